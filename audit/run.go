@@ -1,0 +1,81 @@
+package audit
+
+import "cowaudit/pagemap"
+
+// ForktestReport is the result of forktest: runs of one subject, and their summary.
+type ForktestReport struct {
+	SchemaVersion int               `json:"schema_version"`
+	Kind          string            `json:"kind"`
+	Version       string            `json:"cowaudit_version"`
+	Subject       Subject           `json:"subject"`
+	Scenario      Scenario          `json:"scenario"`
+	Capture       Capture           `json:"capture"` // of the last run
+	Runs          []Run             `json:"runs"`
+	Summary       Summary           `json:"summary"`
+	Findings      []Finding         `json:"findings"`
+	Warnings      []pagemap.Warning `json:"warnings"`
+}
+
+// Subject is what was tested.
+type Subject struct {
+	Name       string `json:"name"`       // as the user gave it, or found
+	Version    string `json:"version"`    // what the runtime says of itself (RUBY_DESCRIPTION)
+	Command    string `json:"command"`    // the command that was run
+	Runtime    string `json:"runtime"`    // "ruby", "python", or what the script said
+	Executable string `json:"executable"` // /proc/PID/exe of the running process
+	Allocator  string `json:"allocator"`  // "glibc", "jemalloc", … by the libraries mapped; "" when it cannot be told
+}
+
+// Scenario is what the subject did.
+type Scenario struct {
+	Name        string `json:"name"` // "callcache-cold", "app"
+	App         string `json:"app,omitempty"`
+	Methods     int    `json:"methods,omitempty"`
+	CallSites   int    `json:"call_sites,omitempty"`
+	SettleRuns  int    `json:"settle_collections"` // collections in the parent before the fork, the most over the runs
+	SettleLimit string `json:"settle"`             // as asked: "until quiet", "4", "0"
+	Warmup      bool   `json:"warmup"`             // Process.warmup (or gc.freeze) ran before the fork
+	Workers     int    `json:"workers"`
+}
+
+// Run is one load, one fork and the events in the workers.
+type Run struct {
+	Seq      int               `json:"seq"`
+	Events   []Event           `json:"events"`
+	Warnings []pagemap.Warning `json:"warnings,omitempty"`
+}
+
+// Event is one event of one worker: the counts compare the worker with its parent before and after it.
+type Event struct {
+	Name   string      `json:"name"` // "null", "first_major_gc", "second_major_gc", …
+	Worker int         `json:"worker"`
+	PID    pagemap.PID `json:"pid"`
+	Copied
+	Regions      []RegionDiff     `json:"regions"`
+	DurationNano int64            `json:"duration_ns"` // of the event in the worker, as the harness measured it
+	Stats        map[string]int64 `json:"stats,omitempty"`
+}
+
+// Summary gives each event's median over runs and workers.
+type Summary struct {
+	Events []EventSummary `json:"events"`
+}
+
+// EventSummary is one event over all runs and workers.
+type EventSummary struct {
+	Name         string       `json:"name"`
+	N            int          `json:"n"`
+	SharedBefore Interval     `json:"shared_before_bytes"`
+	CopiedBytes  Interval     `json:"copied_bytes"`
+	NewBytes     Interval     `json:"new_bytes"`
+	Change       Change       `json:"change"`  // sums over all runs
+	Regions      []RegionDiff `json:"regions"` // sums over all runs
+}
+
+// Interval is a median with its 95% confidence interval where there are samples enough for one, else the range.
+type Interval struct {
+	Median     pagemap.Bytes `json:"median"`
+	Low        pagemap.Bytes `json:"low"`
+	High       pagemap.Bytes `json:"high"`
+	Confidence float64       `json:"confidence"` // in [0,1]; 0: low and high are the smallest and the largest sample
+}
