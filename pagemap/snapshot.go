@@ -1,8 +1,8 @@
 package pagemap
 
 import (
-	"errors"
-	"io"
+	"slices"
+	"sync"
 )
 
 // Snapshot is a capture kept in memory, and what its file holds; it is a [Source]. It has frame numbers and flags, never
@@ -12,17 +12,77 @@ type Snapshot struct {
 	Windows []Window // ascending by Start
 }
 
-// Record walks a source and keeps all of it.
-func Record(src Source) (*Snapshot, error) { return nil, errors.New("under construction") }
+// Record walks a source and keeps all of it: 8 bytes for each page of each process, and for each window in which a
+// process maps anything, whole windows.
+func Record(src Source) (*Snapshot, error) {
+	var rec recorder
+	if err := src.Walk(func() Visitor { return &rec }); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(rec.windows, func(a, b Window) int {
+		if a.Start < b.Start {
+			return -1
+		}
+		return 1
+	})
+	return &Snapshot{Fam: *src.Family(), Windows: rec.windows}, nil
+}
+
+// recorder is a Visitor that keeps copies; it may be used from several goroutines.
+type recorder struct {
+	mu      sync.Mutex
+	windows []Window
+}
+
+func (r *recorder) Window(w *Window) error {
+	c := Window{Start: w.Start, Rows: make([]Row, len(w.Rows))}
+	for i := range w.Rows {
+		o := &w.Rows[i]
+		c.Rows[i] = Row{slices.Clone(o.Entries), slices.Clone(o.Flags), slices.Clone(o.Counts), slices.Clone(o.Words), slices.Clone(o.Unstable)}
+	}
+	r.mu.Lock()
+	r.windows = append(r.windows, c)
+	r.mu.Unlock()
+	return nil
+}
 
 // Family implements Source.
 func (s *Snapshot) Family() *Family { return &s.Fam }
 
 // Walk implements Source.
-func (s *Snapshot) Walk(newVisitor func() Visitor) error { return nil }
+func (s *Snapshot) Walk(newVisitor func() Visitor) error {
+	v := newVisitor()
+	for i := range s.Windows {
+		if err := v.Window(&s.Windows[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
-// WriteSnapshot writes the file format of docs/format.md.
-func WriteSnapshot(w io.Writer, s *Snapshot) error { return errors.New("under construction") }
+// Find gives the window that starts at an address, or nil.
+func (s *Snapshot) Find(start Addr) *Window {
+	i, ok := slices.BinarySearchFunc(s.Windows, start, func(w Window, a Addr) int {
+		switch {
+		case w.Start < a:
+			return -1
+		case w.Start > a:
+			return 1
+		}
+		return 0
+	})
+	if !ok {
+		return nil
+	}
+	return &s.Windows[i]
+}
 
-// ReadSnapshot reads it. The file is foreign input: every length is checked; errors wrap ErrFormat.
-func ReadSnapshot(r io.Reader) (*Snapshot, error) { return nil, errors.New("under construction") }
+// Process gives the index of the process with this identity in Family.Processes.
+func (f *Family) Process(id Identity) (int, bool) {
+	for i := range f.Processes {
+		if f.Processes[i].Identity == id {
+			return i, true
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,209 @@
+package pagemap
+
+import "bytes"
+
+// groupPages is the number of pages of a PMD-mapped huge page on the architectures with 4 KiB pages (2 MiB).
+const groupPages = 512
+
+// needs reads the flags and counts of those frames of the window whose meaning the entries alone do not give:
+//
+//   - of a page that differs from the reference's: PG_anon_exclusive tells who wrote; only where bit 56 says that the
+//     frame is mapped once, since a frame mapped more than once is never anon-exclusive;
+//   - of a page that is in swap on one side and present on the other: whether it is still in the swap cache;
+//   - of a page that one side alone holds: whether it was inherited;
+//   - of a page with the file bit in an anonymous mapping: it can only be the huge zero page;
+//   - of all anonymous pages of a process that may hold pages merged by KSM;
+//   - the counts of what looks like a PMD-mapped huge page, where bit 56 speaks of the head page only.
+func (r *reader) needs() error {
+	if !r.c.fam.Facts.FramesVisible {
+		return nil
+	}
+	for i := range r.c.members {
+		row := r.row(i)
+		row.Flags, row.Counts, row.Words = nil, nil, nil
+	}
+	if r.c.flags.fd >= 0 {
+		if err := r.readFlags(); err != nil {
+			return err
+		}
+	}
+	if r.c.counts.fd >= 0 {
+		return r.readCounts()
+	}
+	return nil
+}
+
+func (r *reader) readFlags() error {
+	r.want = r.want[:0]
+	for i, m := range r.c.members {
+		e := r.row(i).Entries
+		if e == nil {
+			continue
+		}
+		if m.ksm {
+			r.wantAnon(i, e)
+			continue
+		}
+		r.wantHugeZero(i, m, e)
+		if m.ref >= 0 {
+			r.wantDiffering(i, m.ref)
+		}
+	}
+	if len(r.want) == 0 {
+		return nil
+	}
+	return r.c.flags.read(r.want, r.words, func(i, k int, w uint64) { r.flagsOf(i)[k] = KFlags(w) })
+}
+
+func (r *reader) flagsOf(i int) []KFlags {
+	row := r.row(i)
+	if row.Flags == nil {
+		if r.flags[i] == nil {
+			r.flags[i] = make([]KFlags, WindowPages)
+		}
+		for k := range r.flags[i] {
+			r.flags[i][k] = FlagsUnread
+		}
+		row.Flags = r.flags[i]
+	}
+	return row.Flags
+}
+
+func (r *reader) addWant(i, k int, e Entry) {
+	if pfn, ok := e.Frame(); ok {
+		r.want = append(r.want, packWant(pfn, i, k))
+	}
+}
+
+// anon reports a present anonymous page that is not the zero page.
+func (r *reader) anon(e Entry) bool {
+	return e&(entryPresent|entryFile) == entryPresent && PFN(e&entryFrameMask) != r.zero
+}
+
+func (r *reader) wantAnon(i int, e []Entry) {
+	for k, x := range e {
+		if x.Present() && (r.anon(x) || x.File()) {
+			r.addWant(i, k, x)
+		}
+	}
+}
+
+// wantDiffering asks for the flags of pages on which member i and its reference differ. Blocks that are equal, nearly
+// all of them in a young worker, are passed over by a comparison of memory.
+func (r *reader) wantDiffering(i, ref int) {
+	e, f := r.row(i).Entries, r.row(ref).Entries
+	const block = 64
+	for b := 0; b < WindowPages; b += block {
+		if f != nil && bytes.Equal(entryBytes(e[b:b+block]), entryBytes(f[b:b+block])) {
+			continue
+		}
+		for k := b; k < b+block; k++ {
+			var x, y Entry = e[k], 0
+			if f != nil {
+				y = f[k]
+			}
+			if (x^y)&sameMask == 0 {
+				continue
+			}
+			swap := x.InSwap() || y.InSwap()
+			if r.anon(x) && (x.Exclusive() || swap) {
+				r.addWant(i, k, x)
+			}
+			if r.anon(y) && (y.Exclusive() || swap) {
+				r.addWant(ref, k, y)
+			}
+		}
+	}
+}
+
+// wantHugeZero asks for the flags of pages with the file bit in anonymous mappings.
+func (r *reader) wantHugeZero(i int, m *member, e []Entry) {
+	page := Addr(r.c.page)
+	m.eachMapping(r.win.Start, r.win.Start+r.size, func(mp *Mapping, lo, hi Addr) {
+		if !mp.Private() || (mp.Inode != 0 && mp.Path != "/dev/zero") {
+			return
+		}
+		for k := int((lo - r.win.Start) / page); k < int((hi-r.win.Start)/page); k++ {
+			if e[k].Present() && e[k].File() {
+				r.addWant(i, k, e[k])
+			}
+		}
+	})
+}
+
+// readCounts reads the counts of groups that look like a PMD-mapped huge page: frames in a row, aligned. A group that
+// is the same in a process and its reference needs none: it is shared, whatever else.
+func (r *reader) readCounts() error {
+	r.want = r.want[:0]
+	for i, m := range r.c.members {
+		e := r.row(i).Entries
+		if e == nil {
+			continue
+		}
+		for g := 0; g+groupPages <= WindowPages; g += groupPages {
+			grp := e[g : g+groupPages]
+			if !r.looksHuge(grp) || r.knownShared(i, m, g) {
+				continue
+			}
+			for k := range grp {
+				r.addWant(i, g+k, grp[k])
+			}
+		}
+	}
+	if len(r.want) == 0 {
+		return nil
+	}
+	return r.c.counts.read(r.want, r.words, func(i, k int, w uint64) { r.countsOf(i)[k] = int32(min(w, 1<<31-1)) })
+}
+
+func (r *reader) countsOf(i int) []int32 {
+	row := r.row(i)
+	if row.Counts == nil {
+		if r.counts[i] == nil {
+			r.counts[i] = make([]int32, WindowPages)
+		}
+		for k := range r.counts[i] {
+			r.counts[i][k] = CountUnread
+		}
+		row.Counts = r.counts[i]
+	}
+	return row.Counts
+}
+
+func (r *reader) looksHuge(g []Entry) bool {
+	first, ok := g[0].Frame()
+	if !ok || !r.anon(g[0]) || first%groupPages != 0 || g[0]+groupPages-1 != g[groupPages-1] {
+		return false
+	}
+	for k := range g {
+		if g[k] != g[0]+Entry(k) {
+			return false
+		}
+	}
+	return true
+}
+
+// knownShared reports a group that member i has in common with its reference or, where it has none, with all its children.
+func (r *reader) knownShared(i int, m *member, g int) bool {
+	same := func(j int) bool {
+		f := r.row(j).Entries
+		e := r.row(i).Entries
+		return f != nil && bytes.Equal(entryBytes(e[g:g+groupPages]), entryBytes(f[g:g+groupPages]))
+	}
+	if m.ref >= 0 {
+		return same(m.ref)
+	}
+	for _, k := range m.children {
+		if !same(k) {
+			return false
+		}
+	}
+	return len(m.children) > 0
+}
+
+// eachMapping calls f for each part of a mapping in [lo, hi).
+func (m *member) eachMapping(lo, hi Addr, f func(mp *Mapping, lo, hi Addr)) {
+	for i := mappingAt(m.maps, lo); i < len(m.maps) && m.maps[i].Start < hi; i++ {
+		f(&m.maps[i], max(lo, m.maps[i].Start), min(hi, m.maps[i].End))
+	}
+}
