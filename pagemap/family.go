@@ -243,7 +243,7 @@ func (f *familyFinder) sharedSpaces() {
 		}
 	}
 	if s.err != nil {
-		f.warn("kcmp_refused", 0, fmt.Sprintf("shared address spaces cannot be told: %v", s.err), remedy)
+		f.warn("kcmp_refused", 0, fmt.Sprintf("shared address spaces cannot all be told: %v", s.err), remedy)
 	}
 }
 
@@ -298,22 +298,23 @@ func (f *familyFinder) space(p *Process) *Process {
 // ancestor gives the nearest member that p's memory can come from: its parent, or where that has no memory any more the
 // parent's parent, but nothing beyond a member that exec'd.
 func (f *familyFinder) ancestor(p *Process) *Process {
+	from := p.PID
 	for n := 0; n <= len(f.list) && !p.Exec; n++ {
 		if p = f.get(p.PPID); p == nil {
 			return nil
 		}
-		if a := f.space(p); a != nil {
+		if a := f.space(p); a != nil && a.PID != from {
 			return a
 		}
 	}
 	return nil
 }
 
-// sameImage reports whether p can have its memory from the given reference: not when an exec lies between p and the
-// root of the family that the reference belongs to.
+// sameImage reports whether p can have its memory from the given reference: not when it was forked from a member that
+// exec'd inside the family and the reference was not.
 func (f *familyFinder) sameImage(p, given *Process) bool {
 	root := f.imageRoot(p)
-	return !root.Exec || root == f.imageRoot(given)
+	return !root.Exec || f.get(root.PPID) == nil || root == f.imageRoot(given)
 }
 
 // imageRoot follows the parents of p to the member that exec'd its program, or whose parent is not a member.

@@ -42,13 +42,17 @@ func (f FS) ownPIDs() bool {
 type spaces struct {
 	fs    FS
 	order []PID // one process for each address space, in compareMM's order
-	err   error // why no more can be compared
+	err   error // why one or more could not be compared
 }
 
-// owner gives the process seen first in the address space of pid, or 0 when pid is the first. Once a comparison was
-// refused it gives 0 for all that follow, and err says why.
+// owner gives the process seen first in the address space of pid, or 0 when pid is the first or may not be compared; err
+// then says why.
 func (s *spaces) owner(pid PID) PID {
-	if s.err != nil {
+	// Compared with itself first: a refusal then is about this process, and the others are still compared.
+	if _, err := compareMM(pid, pid); err != nil {
+		if s.err == nil && !gone(err) {
+			s.err = err
+		}
 		return 0
 	}
 	lo, hi := 0, len(s.order)
@@ -64,7 +68,9 @@ func (s *spaces) owner(pid PID) PID {
 				lo, hi = 0, len(s.order)
 				continue
 			}
-			s.err = err
+			if s.err == nil {
+				s.err = err
+			}
 			return 0
 		}
 		switch {
