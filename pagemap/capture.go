@@ -181,7 +181,10 @@ func (c *Capture) facts() error {
 		}
 	}
 	f.Scan = c.scan
-	return nil
+	if err := c.inferReferences(); err != nil {
+		return err
+	}
+	return c.markHugeTLB()
 }
 
 // Walk implements Source. It may be called once.

@@ -56,3 +56,16 @@ const (
 	ForkSkipped ForkRule = "skipped" // MADV_DONTFORK, VmFlags dc
 	ForkWiped   ForkRule = "wiped"   // MADV_WIPEONFORK, VmFlags wf
 )
+
+// Special reports one of the kernel's own mappings ([vdso], [vvar], [uprobes], [sigpage]): no file, and pages that are the
+// kernel's (mm/mmap.c, _install_special_mapping).
+func (m *Mapping) Special() bool {
+	if m.Inode != 0 || len(m.Path) == 0 || m.Path[0] != '[' {
+		return false
+	}
+	switch {
+	case m.Path == "[heap]", m.Path == "[stack]", len(m.Path) >= 6 && m.Path[:6] == "[stack", len(m.Path) >= 5 && m.Path[:5] == "[anon":
+		return false
+	}
+	return true
+}

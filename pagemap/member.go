@@ -65,8 +65,8 @@ func openMember(f FS, p *Process, o Options) (*member, error) {
 		return nil, ErrGone
 	}
 	if o.Contents {
-		if m.mem, err = os.Open(f.Path(pid, "mem")); err != nil {
-			return nil, procError(err)
+		if _, err := m.memory(f); err != nil {
+			return nil, err
 		}
 	}
 	m.ksm = mayHoldKSM(f, pid)
@@ -135,4 +135,17 @@ func (m *member) read(dst []Entry, at Addr, page Bytes) error {
 // mappingAt gives the index of the first mapping that ends after addr.
 func mappingAt(maps []Mapping, addr Addr) int {
 	return sort.Search(len(maps), func(i int) bool { return maps[i].End > addr })
+}
+
+// memory opens the process' memory for reading (PTRACE_MODE_ATTACH; fs/proc/base.c, mem_open). Like the pagemap it is
+// bound to the address space. Reading it gets pages without pinning them, so it breaks no sharing.
+func (m *member) memory(f FS) (*os.File, error) {
+	if m.mem == nil {
+		mem, err := os.Open(f.Path(strconv.Itoa(int(m.pid)), "mem"))
+		if err != nil {
+			return nil, procError(err)
+		}
+		m.mem = mem
+	}
+	return m.mem, nil
 }

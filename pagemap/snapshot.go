@@ -1,6 +1,7 @@
 package pagemap
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 )
@@ -25,6 +26,11 @@ func Record(src Source) (*Snapshot, error) {
 		}
 		return 1
 	})
+	if c, ok := src.(*Capture); ok {
+		if err := c.learnAll(); err != nil {
+			return nil, err
+		}
+	}
 	return &Snapshot{Fam: *src.Family(), Windows: rec.windows}, nil
 }
 
@@ -85,4 +91,38 @@ func (f *Family) Process(id Identity) (int, bool) {
 		}
 	}
 	return 0, false
+}
+
+// ReadPairs gives n pages of a process from at on, and n of its reference from refAt on, out of the windows kept; with
+// ref 0, of the process alone.
+func (s *Snapshot) ReadPairs(pid PID, at Addr, ref PID, refAt Addr, n int) (own, others Row, err error) {
+	own, err = s.pages(pid, at, n)
+	if err == nil && ref != 0 {
+		others, err = s.pages(ref, refAt, n)
+	}
+	return own, others, err
+}
+
+func (s *Snapshot) pages(pid PID, at Addr, n int) (Row, error) {
+	i := slices.IndexFunc(s.Fam.Processes, func(p Process) bool { return p.PID == pid })
+	if i < 0 {
+		return Row{}, fmt.Errorf("pages of process %d: not in this snapshot", pid)
+	}
+	page := Addr(s.Fam.Facts.PageSize)
+	row := Row{Entries: make([]Entry, n), Flags: make([]KFlags, n)}
+	for k := range n {
+		row.Flags[k] = FlagsUnread
+		a := at + Addr(k)*page
+		start := a &^ (page*WindowPages - 1)
+		w := s.Find(start)
+		if w == nil || w.Rows[i].Entries == nil {
+			continue
+		}
+		j := int((a - start) / page)
+		row.Entries[k] = w.Rows[i].Entries[j]
+		if f := w.Rows[i].Flags; f != nil {
+			row.Flags[k] = f[j]
+		}
+	}
+	return row, nil
 }

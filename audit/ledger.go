@@ -1,0 +1,356 @@
+package audit
+
+import (
+	"bytes"
+	"sort"
+	"unsafe"
+
+	"cowaudit/pagemap"
+)
+
+// stride is the number of pages that are compared as one block of memory. In a young worker nearly all blocks equal the
+// reference's, and one comparison settles 64 pages.
+const (
+	stride  = 64
+	strides = pagemap.WindowPages / stride
+)
+
+// family is what all ledgers of one result know of the processes; it does not change while windows are read.
+type family struct {
+	classifier
+	fam      *pagemap.Family
+	page     pagemap.Addr
+	lo, hi   pagemap.Addr
+	ref      []int // index of the reference among the processes, -1: none
+	children []bool
+	audited  []bool
+}
+
+func newFamily(f *pagemap.Family, rng *Range) *family {
+	n := len(f.Processes)
+	s := &family{fam: f, page: pagemap.Addr(f.Facts.PageSize), hi: ^pagemap.Addr(0), ref: make([]int, n), children: make([]bool, n), audited: make([]bool, n)}
+	s.visible = f.Facts.FramesVisible
+	s.zero = make(map[pagemap.PFN]bool, len(f.Facts.ZeroFrames))
+	for _, z := range f.Facts.ZeroFrames {
+		s.zero[z] = true
+	}
+	if rng != nil {
+		s.lo, s.hi = rng.Start, rng.End
+	}
+	at := make(map[pagemap.PID]int, n)
+	for i := range f.Processes {
+		s.audited[i] = f.Processes[i].State == pagemap.StateAudited
+		if s.audited[i] {
+			at[f.Processes[i].PID] = i
+		}
+	}
+	for i := range f.Processes {
+		s.ref[i] = -1
+		if r, ok := at[f.Processes[i].Reference]; ok && s.audited[i] && r != i {
+			s.ref[i] = r
+			s.children[r] = true
+		}
+	}
+	return s
+}
+
+// ledger is a Visitor that counts the pages of a family by word, for each mapping of each process.
+type ledger struct {
+	*family
+	own          [][]*cell // for each process, its mappings' cells; nil: nothing there
+	gone         [][]*cell // for each process, cells of the reference's mappings where the process maps nothing
+	distinctAnon int64
+	distinctFile int64
+
+	// of the current window
+	w       *pagemap.Window
+	equal   []uint32         // for each process, a bit for each stride that equals the reference's
+	tally   [][strides]tally // for each process that is a reference, what its strides hold
+	tallied []uint32
+	heldBy  [][]bool // for each process that is a reference: pages that a process judged against it shares
+	heldSet []bool
+}
+
+// tally counts a stride of a reference by kind of entry, so that an equal stride of a worker is counted at once.
+type tally struct{ anon, file, zero, swap, guard, hidden, private int32 }
+
+func newLedger(f *family) *ledger {
+	n := len(f.fam.Processes)
+	l := &ledger{family: f, own: make([][]*cell, n), gone: make([][]*cell, n), equal: make([]uint32, n),
+		tally: make([][strides]tally, n), tallied: make([]uint32, n), heldBy: make([][]bool, n), heldSet: make([]bool, n)}
+	for i := range f.fam.Processes {
+		if !f.audited[i] {
+			continue
+		}
+		l.own[i] = make([]*cell, len(f.fam.Processes[i].Mappings))
+		if r := f.ref[i]; r >= 0 {
+			l.gone[i] = make([]*cell, len(f.fam.Processes[r].Mappings))
+		}
+	}
+	return l
+}
+
+func cellAt(cells []*cell, i int) *cell {
+	if cells[i] == nil {
+		cells[i] = new(cell)
+	}
+	return cells[i]
+}
+
+// merge adds another goroutine's ledger.
+func (l *ledger) merge(o *ledger) {
+	add := func(to, from [][]*cell) {
+		for p := range from {
+			for i, c := range from[p] {
+				if c != nil {
+					cellAt(to[p], i).add(c)
+				}
+			}
+		}
+	}
+	add(l.own, o.own)
+	add(l.gone, o.gone)
+	l.distinctAnon += o.distinctAnon
+	l.distinctFile += o.distinctFile
+}
+
+// Window implements pagemap.Visitor. Processes stand parents before children; they are taken last to first, so that
+// which pages of a reference are shared by those judged against it is known when its own turn comes.
+func (l *ledger) Window(w *pagemap.Window) error {
+	l.w = w
+	clear(l.tallied)
+	clear(l.heldSet)
+	for i := len(w.Rows) - 1; i >= 0; i-- {
+		if !l.audited[i] {
+			continue
+		}
+		l.equal[i] = 0
+		if l.ref[i] >= 0 {
+			l.findEqual(i)
+		}
+		l.process(i)
+	}
+	return nil
+}
+
+// findEqual compares the strides of process i with its reference's.
+func (l *ledger) findEqual(i int) {
+	e, r := l.w.Rows[i].Entries, l.w.Rows[l.ref[i]].Entries
+	if e == nil || r == nil || l.w.Rows[i].Flags != nil && l.ksmWindow(i) || l.w.Rows[i].Unstable != nil {
+		return
+	}
+	for b := range strides {
+		if bytes.Equal(raw(e[b*stride:(b+1)*stride]), raw(r[b*stride:(b+1)*stride])) {
+			l.equal[i] |= 1 << b
+		}
+	}
+}
+
+// ksmWindow reports whether any page of the row is merged; then each page must be looked at.
+func (l *ledger) ksmWindow(i int) bool {
+	for _, f := range l.w.Rows[i].Flags {
+		if f.Known() && f&pagemap.KFlagKSM != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func raw(e []pagemap.Entry) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(&e[0])), len(e)*8)
+}
+
+// held gives the marks of reference r's pages that somebody judged against it shares.
+func (l *ledger) held(r int) []bool {
+	if !l.heldSet[r] {
+		l.heldSet[r] = true
+		if l.heldBy[r] == nil {
+			l.heldBy[r] = make([]bool, pagemap.WindowPages)
+		}
+		clear(l.heldBy[r])
+	}
+	return l.heldBy[r]
+}
+
+// process counts one process' part of the window, mapping by mapping, and what lies between its mappings.
+func (l *ledger) process(i int) {
+	p := &l.fam.Processes[i]
+	end := l.w.Start + pagemap.WindowPages*l.page
+	at, stop := max(l.w.Start, l.lo), min(end, l.hi)
+	k := sort.Search(len(p.Mappings), func(k int) bool { return p.Mappings[k].End > at })
+	for ; k < len(p.Mappings) && p.Mappings[k].Start < stop; k++ {
+		m := &p.Mappings[k]
+		lo, hi := max(at, m.Start), min(stop, m.End)
+		if lo > at {
+			l.between(i, at, lo)
+		}
+		if m.Readable() && l.w.Rows[i].Entries != nil {
+			l.mapping(i, m, k, l.index(lo), l.index(hi+l.page-1))
+		}
+		at = hi
+	}
+	if at < stop {
+		l.between(i, at, stop)
+	}
+}
+
+func (l *ledger) index(a pagemap.Addr) int { return int((a - l.w.Start) / l.page) }
+
+// mapping counts pages [a, b) of the window, which lie in mapping k of process i.
+func (l *ledger) mapping(i int, m *pagemap.Mapping, k, a, b int) {
+	var c *cell
+	for a < b {
+		s := a / stride
+		if a%stride == 0 && a+stride <= b && l.equal[i]&(1<<s) != 0 {
+			if t := l.strideTally(l.ref[i], s); t.hidden == 0 && (t.file == 0 || !m.Private() || m.Inode != 0) {
+				if *t != (tally{}) {
+					if c == nil {
+						c = cellAt(l.own[i], k)
+					}
+					l.addTally(i, m, c, t, s)
+				}
+				a += stride
+				continue
+			}
+		}
+		stop := min(b, (s+1)*stride)
+		for ; a < stop; a++ {
+			if l.trivial(i, a) {
+				continue
+			}
+			if c == nil {
+				c = cellAt(l.own[i], k)
+			}
+			l.count(i, m, c, a)
+		}
+	}
+}
+
+// trivial reports a page that neither the process nor its reference has anything for.
+func (l *ledger) trivial(i, a int) bool {
+	if l.w.Rows[i].Entries[a] != 0 {
+		return false
+	}
+	r := l.ref[i]
+	return r < 0 || l.w.Rows[r].Entries == nil || l.w.Rows[r].Entries[a] == 0
+}
+
+// strideTally counts the kinds of entries in stride s of reference r.
+func (l *ledger) strideTally(r, s int) *tally {
+	t := &l.tally[r][s]
+	if l.tallied[r]&(1<<s) != 0 {
+		return t
+	}
+	l.tallied[r] |= 1 << s
+	*t = tally{}
+	for _, e := range l.w.Rows[r].Entries[s*stride : (s+1)*stride] {
+		switch {
+		case e == 0:
+		case e.Hidden():
+			t.hidden++
+		case e.Guard():
+			t.guard++
+		case e.File():
+			t.file++
+		case l.isZero(e):
+			t.zero++
+		case e.Present():
+			t.anon++
+		case e.InSwap():
+			t.swap++
+		default:
+			t.hidden++ // markers and what is under migration: page by page
+		}
+	}
+	return t
+}
+
+// addTally counts a stride that equals the reference's.
+func (l *ledger) addTally(i int, m *pagemap.Mapping, c *cell, t *tally, s int) {
+	c[cGuard] += int64(t.guard)
+	present := int64(t.anon) + int64(t.file) + int64(t.zero)
+	if m.HugePage > 0 {
+		c[cHugeTLB] += present
+	} else {
+		c[cResident] += present - int64(t.zero)
+	}
+	c[cInSwap] += int64(t.swap)
+	if !m.Private() {
+		c[cFile] += present + int64(t.swap)
+		return
+	}
+	c[cShared] += int64(t.anon) + int64(t.swap)
+	c[cFile] += int64(t.file)
+	c[cZero] += int64(t.zero)
+	if t.anon+t.swap > 0 {
+		h := l.held(l.ref[i])[s*stride : (s+1)*stride]
+		for k := range h {
+			h[k] = true
+		}
+	}
+}
+
+func (l *ledger) side(i, a int) side {
+	row := &l.w.Rows[i]
+	s := side{flags: pagemap.FlagsUnread, count: pagemap.CountUnread}
+	if row.Entries != nil {
+		s.e = row.Entries[a]
+	}
+	if row.Flags != nil {
+		s.flags = row.Flags[a]
+	}
+	if row.Counts != nil {
+		s.count = row.Counts[a]
+	}
+	return s
+}
+
+func (l *ledger) refSide(i, a int) side {
+	if r := l.ref[i]; r >= 0 {
+		return l.side(r, a)
+	}
+	return side{flags: pagemap.FlagsUnread, count: pagemap.CountUnread}
+}
+
+// between counts the pages that the reference holds in [lo, hi), where process i maps nothing.
+func (l *ledger) between(i int, lo, hi pagemap.Addr) {
+	r := l.ref[i]
+	if r < 0 || l.w.Rows[r].Entries == nil {
+		return
+	}
+	maps := l.fam.Processes[r].Mappings
+	for k := sort.Search(len(maps), func(k int) bool { return maps[k].End > lo }); k < len(maps) && maps[k].Start < hi; k++ {
+		if !maps[k].Private() || !maps[k].Readable() {
+			continue
+		}
+		for a := l.index(max(lo, maps[k].Start)); a < l.index(min(hi, maps[k].End)+l.page-1); a++ {
+			if e := l.w.Rows[r].Entries[a]; e != 0 && l.anon(e) {
+				cellAt(l.gone[i], k)[l.missing(l.side(r, a))]++
+			}
+		}
+	}
+}
+
+// missing judges a page that the reference holds and the process does not: given up since the fork, or the reference's
+// own since. A page that the reference wrote since its last fork and nobody shares may be either; it is then counted as
+// the reference's own.
+func (l *ledger) missing(r side) counter {
+	if w, ok := r.wrote(); r.e.Present() && ok && w {
+		return cReferenceOnly
+	}
+	return cDropped
+}
+
+// elsewhere reports whether another process than i has the frame at this page of the window; siblings asks only for those
+// with the same reference.
+func (l *ledger) elsewhere(i, a int, e pagemap.Entry, siblings bool) bool {
+	for j := range l.w.Rows {
+		if j == i || l.w.Rows[j].Entries == nil || !l.audited[j] || (siblings && l.ref[j] != l.ref[i]) {
+			continue
+		}
+		if e.SamePage(l.w.Rows[j].Entries[a]) {
+			return true
+		}
+	}
+	return false
+}

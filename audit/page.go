@@ -1,0 +1,142 @@
+package audit
+
+import "cowaudit/pagemap"
+
+// side is one process' half of a page: what its page table, the flags and its mapping say.
+type side struct {
+	e     pagemap.Entry
+	flags pagemap.KFlags // FlagsUnread where they were not needed
+	count int32          // kpagecount, CountUnread where it was not needed
+}
+
+// classifier decides the word of one page. It holds what is the same for a whole family.
+type classifier struct {
+	zero    map[pagemap.PFN]bool
+	visible bool // frame numbers can be seen
+}
+
+// isZero reports the small zero page; the huge one carries the file bit and is told by its mapping.
+func (c *classifier) isZero(e pagemap.Entry) bool {
+	pfn, ok := e.Frame()
+	return ok && c.zero[pfn]
+}
+
+// anon reports a page that fork shares: present and anonymous, or in swap.
+func (c *classifier) anon(e pagemap.Entry) bool {
+	if e.Present() {
+		return !e.File() && !c.isZero(e)
+	}
+	return e.InSwap()
+}
+
+func isKSM(s side) bool { return s.flags.Known() && s.flags&pagemap.KFlagKSM != 0 }
+
+// exclusive reports that the kernel counts one mapping of a present page in the whole system.
+func (s side) exclusive() bool {
+	if s.count != pagemap.CountUnread {
+		return s.count == 1
+	}
+	return s.e.Exclusive()
+}
+
+// wrote is what PG_anon_exclusive says of a present anonymous page: since the last fork of this process it wrote to it
+// (or was alone to begin with). A frame mapped more than once is never anon-exclusive. ok is false where it cannot be
+// told: the flags could not be read, or the page is part of a larger folio.
+func (s side) wrote() (yes, ok bool) {
+	if !s.exclusive() {
+		return false, true
+	}
+	return s.flags.AnonExclusive()
+}
+
+// large reports a page of a folio of more than one page.
+func (s side) large() bool {
+	return s.flags.Known() && s.flags.Compound() && s.flags&pagemap.KFlagHuge == 0
+}
+
+// inCache reports a present page that is still in the swap cache and was not written since it came back: a process whose
+// entry is the swap slot has the same memory (mm/memory.c, do_swap_page: a page with one owner comes back anon-exclusive).
+func (s side) inCache() (yes, ok bool) {
+	if !s.flags.Known() || s.flags&pagemap.KFlagNoPage != 0 {
+		return false, false
+	}
+	if s.flags&pagemap.KFlagSwapCache == 0 {
+		return false, true
+	}
+	wrote, ok := s.wrote()
+	return ok && !wrote, ok
+}
+
+// anonWord judges an anonymous page e of a private mapping against the reference's page r at the same address.
+// siblingHas reports whether another process that has the same reference holds the frame at this address.
+func (c *classifier) anonWord(e, r side, hasChildren bool, siblingHas func() bool) counter {
+	switch {
+	case isKSM(e):
+		return cMerged
+	case e.e.SamePage(r.e):
+		return cShared
+	case e.e.InSwap() && r.e.InSwap():
+		return cSwapped
+	case e.e.InSwap() && c.anon(r.e):
+		return pick(r.inCache, cShared, cSwapped)
+	case e.e.InSwap():
+		return cSwapped
+	case r.e.InSwap():
+		return pick(e.inCache, cShared, cCopied)
+	case c.anon(r.e):
+		return cCopied
+	}
+	// The reference holds no anonymous page here. A page that nobody wrote since it was shared is inherited; only a
+	// process that forked itself may have shared a page of its own.
+	wrote, ok := e.wrote()
+	switch {
+	case ok && wrote:
+		return cNew
+	case !e.exclusive() && siblingHas():
+		return cKept
+	case !ok || hasChildren || !e.exclusive():
+		return cNew
+	}
+	return cKept
+}
+
+func pick(f func() (yes, ok bool), yes, no counter) counter {
+	switch y, ok := f(); {
+	case !ok:
+		return cUnknown
+	case y:
+		return yes
+	}
+	return no
+}
+
+// copiedBy says which side of a copied page made the copy, from one capture alone: the page that a process wrote since
+// its fork is anon-exclusive (or was made so by reuse, when no sharer was left), the original left behind is not.
+//
+//   - the worker's is not: the worker never wrote it, so the reference did.
+//   - the worker's is, the reference's is not: the worker wrote; the reference did not write since its own last fork.
+//   - both are: both wrote, and who came first is not to be seen.
+//   - one is part of a larger folio and the other is not: a copy is always a single page (mm/memory.c, wp_page_copy, since
+//     5.8), so the larger folio is the original.
+func copiedBy(e, r side) counter {
+	if r.e.InSwap() {
+		if w, ok := e.wrote(); ok && w {
+			return cByWorker
+		}
+		return cByUndetermined
+	}
+	ew, eok := e.wrote()
+	rw, rok := r.wrote()
+	switch {
+	case e.large() != r.large() && e.flags.Known() && r.flags.Known():
+		if e.large() {
+			return cByReference
+		}
+		return cByWorker
+	case eok && !ew:
+		return cByReference
+	case eok && rok && !rw:
+		return cByWorker
+	}
+	return cByUndetermined
+}
