@@ -1,0 +1,209 @@
+package audit
+
+import (
+	"fmt"
+
+	"cowaudit/pagemap"
+)
+
+// A finding is a sentence about what stands out in a result, made from its counts alone. The codes are stable:
+//
+//	frames_hidden         what is shared cannot be told; the private pages are counted
+//	nothing_audited       no process of the family could be audited
+//	no_workers            no process was judged against another
+//	identical_writes      at least half of the compared copies are identical: something rewrites what is already there
+//	reference_copies      at least half of the copies come from writes of the master
+//	little_shared         less than half of what the workers inherited is still shared
+//	mostly_new            at least half of the workers' anonymous memory was allocated after the fork
+//	mostly_copied_region  of one kind of region, at least three quarters of what was inherited is copied
+//	moved_pages           shared pages lie at another address than in the master
+//	much_copied           an event copied at least a quarter of what was shared before it
+//	unknown_pages         of a twentieth or more of what was shared before, nothing can be told after
+//	second_gc_quiet       what the first collection copied, the second did not copy again
+//	second_gc_copies      the second collection copied at least half as much as the first
+//	noise_high            the null event copied so much that smaller differences mean nothing
+//	copied                what an event copied, plainly, where only what follows stands out
+//	no_event              nothing but the null event was measured
+//	nothing_stands_out    none of the above
+//
+// None but noise_high is drawn from less memory than minFound and from fewer pages than minPages, and none about contents
+// when less than half of the copies were compared.
+const (
+	minFound     = 1 << 20   // bytes copied (or moved, …) that a finding needs
+	minPages     = 64        // pages that it needs, whatever their size
+	minInherited = 8 << 20   // bytes inherited (or held) that a finding about a share of it needs
+	noiseFloor   = 200 << 10 // bytes that a null event may copy: design.md, noise floor below 0.2 MiB
+	half         = 0.50      // identical_writes, reference_copies, little_shared, mostly_new
+	most         = 0.75      // mostly_copied_region
+	quarter      = 0.25      // much_copied
+	twentieth    = 0.05      // unknown_pages, noise_high
+	quiet        = 0.10      // second_gc_quiet
+)
+
+// facts are the counts that the sentences are made from, in pages.
+type facts struct {
+	page      pagemap.Bytes
+	inherited int64 // once shared with the reference
+	shared    int64 // still
+	copied    int64
+	change    Change // of the copied pages that lie in pages of base size
+	byRef     int64  // of copied
+	byWorker  int64  // of copied
+	byBoth    int64  // of copied
+}
+
+func (f *facts) enough(pages int64) bool {
+	return pages >= minPages && f.bytes(pages) >= minFound
+}
+
+func (f *facts) bytes(pages int64) pagemap.Bytes { return pagemap.Bytes(pages) * f.page }
+
+// identical gives how many of the compared copies are identical, and whether that stands out.
+func (f *facts) identical() (same, compared int64, ok bool) {
+	compared = f.change.sum() - f.change.NotCompared
+	same = f.change.Identical
+	ok = f.enough(same) && share(same, compared) >= half && share(compared, f.change.sum()) >= half
+	return same, compared, ok
+}
+
+// byReference gives how many copies the reference's writes made, and whether that stands out.
+func (f *facts) byReference() (n, known int64, ok bool) {
+	known = f.byRef + f.byWorker + f.byBoth
+	return f.byRef, known, f.enough(f.byRef) && share(f.byRef, known) >= half && share(known, f.copied) >= half
+}
+
+// writes says what stands out in the writes that made the copies: that they changed nothing, that they were not the worker's.
+func (f *facts) writes(what, across string) (out []Finding) {
+	if same, compared, ok := f.identical(); ok {
+		out = append(out, finding("identical_writes", "%s of %s did not change (%s of %s%s): something rewrites what is already there.",
+			percent(same, compared), what, mib(f.bytes(same)), mib(f.bytes(compared)), across))
+	}
+	if n, known, ok := f.byReference(); ok {
+		out = append(out, finding("reference_copies", "%s of %s %s written by the master, not by the worker (%s of %s%s).",
+			percent(n, known), what, wasWere(n), mib(f.bytes(n)), mib(f.bytes(known)), across))
+	}
+	return out
+}
+
+// share gives part of whole as a number in [0,1]; 0 of nothing.
+func share(part, whole int64) float64 {
+	if whole <= 0 {
+		return 0
+	}
+	return float64(part) / float64(whole)
+}
+
+// FindingsForAudit says what stands out in a family at one moment. It does not change the report.
+func FindingsForAudit(r *Report) []Finding {
+	f := facts{page: r.Capture.PageSize}
+	var held Pages // of the processes that have a reference
+	workers, audited, private := 0, 0, int64(0)
+	for i := range r.Family {
+		p := &r.Family[i]
+		if p.State != pagemap.StateAudited {
+			continue
+		}
+		audited++
+		private += p.Pages.Private
+		if p.ReferencePID == 0 {
+			continue
+		}
+		workers++
+		held.add(&p.Pages)
+		f.addChange(p)
+	}
+	switch {
+	case audited == 0:
+		return one("nothing_audited", "None of the %s could be audited.", plural(len(r.Family), "process", "processes"))
+	case !r.Capture.FramesVisible:
+		return one("frames_hidden", "Frame numbers are hidden: what is shared and what was copied cannot be told. %s of %s %s mapped nowhere else.",
+			mib(f.bytes(private)), plural(audited, "process", "processes"), isAre(audited))
+	case workers == 0:
+		return one("no_workers", "No process here was forked from another one of the family: there is nothing to compare.")
+	}
+	f.inherited, f.shared, f.copied = held.Shared+held.Copied+held.Kept, held.Shared, held.Copied
+	f.byRef, f.byWorker, f.byBoth = held.CopiedByReference, held.CopiedByWorker, held.CopiedByBoth
+
+	var out []Finding
+	across := ""
+	if workers > 1 {
+		across = fmt.Sprintf(", over %d workers", workers)
+	}
+	out = append(out, f.writes("the copied pages", across)...)
+	if f.bytes(f.inherited) >= minInherited && share(f.shared, f.inherited) < half {
+		out = append(out, finding("little_shared", "%s still %s %s of the anonymous memory inherited (%s of %s).",
+			workersSubject(workers), verbS(workers, "share"), percent(f.shared, f.inherited), mib(f.bytes(f.shared)), mib(f.bytes(f.inherited))))
+	}
+	out = append(out, copiedRegions(&f, auditRegions(r), "")...)
+	anon := held.Held - held.File - held.Zero
+	if f.bytes(anon) >= minInherited && share(held.New, anon) >= half {
+		out = append(out, finding("mostly_new", "%s of the anonymous memory of %s was allocated after the fork (%s of %s).",
+			percent(held.New, anon), workersObject(workers), mib(f.bytes(held.New)), mib(f.bytes(anon))))
+	}
+	if f.enough(held.Moved) {
+		out = append(out, finding("moved_pages", "%s of the shared pages lie at another address than in the master (moved by mremap).", mib(f.bytes(held.Moved))))
+	}
+	if len(out) == 0 {
+		out = one("nothing_stands_out", "%s still %s %s of the %s inherited; %s copied: nothing stands out.",
+			workersSubject(workers), verbS(workers, "share"), mib(f.bytes(f.shared)), mib(f.bytes(f.inherited)), mib(f.bytes(f.copied)))
+	}
+	return out
+}
+
+// addChange adds what the writes changed in one process. Mappings of huge pages are left out: a copy of a whole huge page
+// copies hundreds of base pages that nobody wrote.
+func (f *facts) addChange(p *Process) {
+	for i := range p.Mappings {
+		if m := &p.Mappings[i]; m.Change != nil && m.Pages.HugeTLB == 0 {
+			f.change.Add(m.Change)
+		}
+	}
+}
+
+// regionFacts are the pages of one kind of region: what was inherited, and how much of that is copied.
+type regionFacts struct {
+	kind              RegionKind
+	inherited, copied int64
+}
+
+// auditRegions sums the regions of the processes that have a reference, in order of first appearance.
+func auditRegions(r *Report) (out []regionFacts) {
+	at := map[RegionKind]int{}
+	for i := range r.Family {
+		p := &r.Family[i]
+		if p.State != pagemap.StateAudited || p.ReferencePID == 0 {
+			continue
+		}
+		for k := range p.Regions {
+			g := &p.Regions[k]
+			n, ok := at[g.Kind]
+			if !ok {
+				n = len(out)
+				at[g.Kind] = n
+				out = append(out, regionFacts{kind: g.Kind})
+			}
+			out[n].inherited += g.Pages.Shared + g.Pages.Copied + g.Pages.Kept
+			out[n].copied += g.Pages.Copied
+		}
+	}
+	return out
+}
+
+// copiedRegions names the kind of region that lost most of its sharing, the one with the most copies, unless all memory did.
+func copiedRegions(f *facts, regions []regionFacts, by string) []Finding {
+	if share(f.copied, f.inherited) >= most {
+		return nil
+	}
+	var worst *regionFacts
+	for i := range regions {
+		g := &regions[i]
+		if f.enough(g.copied) && share(g.copied, g.inherited) >= most && (worst == nil || g.copied > worst.copied) {
+			worst = g
+		}
+	}
+	if worst == nil {
+		return nil
+	}
+	return one("mostly_copied_region", "%s of what was shared in %s is copied%s (%s of %s); of all shared memory it is %s.",
+		percent(worst.copied, worst.inherited), worst.kind.Label(), by, mib(f.bytes(worst.copied)), mib(f.bytes(worst.inherited)), percent(f.copied, f.inherited))
+}
