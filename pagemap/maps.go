@@ -24,9 +24,20 @@ func (f FS) Maps(pid PID) ([]Mapping, error) {
 		return nil, readError(pid, "maps", err)
 	}
 	defer h.Close()
+	return readMaps(pid, h)
+}
+
+type mapsFile interface {
+	io.Reader
+	io.ReaderAt
+	io.Seeker
+}
+
+func readMaps(pid PID, h mapsFile) ([]Mapping, error) {
 	bp := mapsBuffers.Get().(*[]byte)
 	defer mapsBuffers.Put(bp)
 	var list []Mapping
+	var err error
 	for try := 0; try < 4; try++ {
 		if try > 0 {
 			if _, err := h.Seek(0, io.SeekStart); err != nil {
