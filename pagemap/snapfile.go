@@ -44,7 +44,11 @@ func WriteSnapshot(w io.Writer, s *Snapshot) error {
 		return fmt.Errorf("write snapshot: %w", err)
 	}
 	e := snapEncoder{w: bufio.NewWriterSize(z, 1<<16)}
-	head, err := json.Marshal(&s.Fam)
+	fam, err := s.Fam.mapText(func(t string) (string, error) { return EscapeBytes(t), nil })
+	if err != nil {
+		return fmt.Errorf("write snapshot: %w", err)
+	}
+	head, err := json.Marshal(&fam)
 	if err != nil {
 		return fmt.Errorf("write snapshot: %w", err)
 	}
@@ -176,6 +180,9 @@ func (d *snapDecoder) snapshot() (*Snapshot, error) {
 	}
 	s := &Snapshot{}
 	if err := json.Unmarshal(head, &s.Fam); err != nil {
+		return nil, fmt.Errorf("head: %w", err)
+	}
+	if s.Fam, err = s.Fam.mapText(UnescapeBytes); err != nil {
 		return nil, fmt.Errorf("head: %w", err)
 	}
 	if err := checkFamily(&s.Fam); err != nil {
