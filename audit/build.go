@@ -39,8 +39,10 @@ func (l *ledger) report(o Options) *Report {
 		r.Family = append(r.Family, p)
 	}
 	r.Totals.Pages = total.pages()
-	r.Totals.DistinctAnon, r.Totals.DistinctFile = l.distinctAnon, l.distinctFile
-	r.Totals.SavedByFork = total.held() - total[cFile] - total[cZero] - total[cUnstable] - total[cUnknown] - l.distinctAnon
+	if l.fam.Facts.FramesVisible && !l.partial {
+		anon := total.held() - total[cFile] - total[cZero] - total[cUnstable] - total[cUnknown]
+		r.Totals.Frames = &Frames{DistinctAnon: l.distinctAnon, DistinctFile: l.distinctFile, SavedByFork: anon - l.distinctAnon}
+	}
 	r.Capture.UnstablePages = total[cUnstable]
 	if l.fam.Facts.Contents {
 		r.Totals.Change = total.change()

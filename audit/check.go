@@ -91,8 +91,8 @@ func Check(r *Report) error {
 	if total != r.Totals.Pages {
 		return breach("processes sum to %+v, the total is %+v", total, r.Totals.Pages)
 	}
-	if r.Totals.SavedByFork < 0 {
-		return breach("%d distinct anonymous pages are more than the family holds", r.Totals.DistinctAnon)
+	if f := r.Totals.Frames; f != nil && (f.SavedByFork < 0 || f.DistinctAnon < 0 || f.DistinctFile < 0) {
+		return breach("%+v: more distinct pages than the family holds", *f)
 	}
 	return nil
 }

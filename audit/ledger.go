@@ -61,6 +61,7 @@ type ledger struct {
 	gone         [][]*cell // for each process, cells of the reference's mappings where the process maps nothing
 	distinctAnon int64
 	distinctFile int64
+	partial      bool // a process was counted in part and taken out again
 
 	// of the current window
 	w       *pagemap.Window

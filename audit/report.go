@@ -170,13 +170,20 @@ const (
 
 // Totals are the family's, each frame counted once where several members share it at the same address.
 type Totals struct {
-	Processes    int           `json:"processes"` // audited
-	RSS          pagemap.Bytes `json:"rss_bytes"` // sum over the processes: counts shared pages again and again
-	Pages        Pages         `json:"pages"`     // sum over the processes
-	DistinctAnon int64         `json:"distinct_anon_pages"`
-	DistinctFile int64         `json:"distinct_file_pages"`
-	SavedByFork  int64         `json:"saved_by_fork_pages"` // anonymous pages held, less the distinct ones
-	Change       *Change       `json:"change,omitempty"`
+	Processes int           `json:"processes"` // audited
+	RSS       pagemap.Bytes `json:"rss_bytes"` // sum over the processes: counts shared pages again and again
+	Pages     Pages         `json:"pages"`     // sum over the processes
+	// Frames counts memory once. It is null where a process ended or exec'd while it was read: what it shared with others
+	// cannot be taken out again.
+	Frames *Frames `json:"frames"`
+	Change *Change `json:"change,omitempty"`
+}
+
+// Frames are the frames that hold a family's pages, each counted once where several members have it at the same address.
+type Frames struct {
+	DistinctAnon int64 `json:"distinct_anon_pages"`
+	DistinctFile int64 `json:"distinct_file_pages"`
+	SavedByFork  int64 `json:"saved_by_fork_pages"` // anonymous pages held, less the distinct ones
 }
 
 // Finding is one thing that stands out, as a sentence.

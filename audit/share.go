@@ -49,6 +49,7 @@ func Share(src pagemap.Source, o Options) (*Report, error) {
 		// What ended or changed while it was read has been counted in part only.
 		if fam.audited[i] && fam.fam.Processes[i].State != pagemap.StateAudited {
 			fam.audited[i] = false
+			l.partial = true
 		}
 	}
 	if err := l.applyForkRules(src); err != nil {

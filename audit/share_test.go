@@ -68,11 +68,8 @@ func TestShareFamily(t *testing.T) {
 		}
 	}
 	// Frames: 990 of the master, 100 copies of the worker, 50 originals that the workers keep.
-	if r.Totals.DistinctAnon != 990+100+50 {
-		t.Errorf("%d distinct frames, want 1140", r.Totals.DistinctAnon)
-	}
-	if want := int64(3*990 - 1140); r.Totals.SavedByFork != want {
-		t.Errorf("saved by fork %d, want %d", r.Totals.SavedByFork, want)
+	if d := cmp.Diff(&Frames{DistinctAnon: 990 + 100 + 50, SavedByFork: 3*990 - 1140}, r.Totals.Frames); d != "" {
+		t.Errorf("frames (-want +got):\n%s", d)
 	}
 }
 
@@ -168,7 +165,7 @@ func TestCheckFindsBreaches(t *testing.T) {
 		"what was compared": func(r *Report) { r.Family[1].Change.Identical++ },
 		"the total":         func(r *Report) { r.Totals.Pages.Private++ },
 		"a negative count":  func(r *Report) { r.Family[0].Pages.Guard = -1; r.Family[0].Mappings[0].Pages.Guard = -1 },
-		"distinct frames":   func(r *Report) { r.Totals.SavedByFork = -1 },
+		"distinct frames":   func(r *Report) { r.Totals.Frames.SavedByFork = -1 },
 	} {
 		r := good()
 		spoil(r)

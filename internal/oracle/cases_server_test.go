@@ -71,7 +71,7 @@ func TestCase06SharedMaps(t *testing.T) {
 		if m.Region != audit.RegionSharedMem || m.Path != paths[n] {
 			t.Errorf("%s: mapping %q is %s", n, m.Path, m.Region)
 		}
-		if got := r.Totals.DistinctFile; got != 64 {
+		if got := r.Totals.Frames.DistinctFile; got != 64 {
 			t.Errorf("%s: %d distinct pages in the family, want 64", n, got)
 		}
 	}
@@ -116,8 +116,8 @@ func TestCase42Postgres(t *testing.T) {
 	for _, p := range r.Family {
 		files += p.Pages.File
 	}
-	if once := r.Totals.DistinctFile - (files - sum); once > sum || r.Totals.DistinctFile < most {
-		t.Errorf("distinct file pages %d: the processes have %d, shared memory is %d of them", r.Totals.DistinctFile, files, sum)
+	if once := r.Totals.Frames.DistinctFile - (files - sum); once > sum || r.Totals.Frames.DistinctFile < most {
+		t.Errorf("distinct file pages %d: the processes have %d, shared memory is %d of them", r.Totals.Frames.DistinctFile, files, sum)
 	}
 	d := processDiff(t, diff(t, before, after, nil), b)
 	t.Logf("backend b: copied %d, new %d", d.CopiedPages, d.NewPages)

@@ -144,7 +144,7 @@ func Breaches(r *audit.Report) []string {
 	if r.Totals.Change != nil && *r.Totals.Change != change {
 		out = append(out, "what changed does not sum to the totals")
 	}
-	if t := r.Totals; t.DistinctAnon < 0 || t.DistinctFile < 0 || t.SavedByFork < 0 {
+	if t := r.Totals.Frames; t != nil && (t.DistinctAnon < 0 || t.DistinctFile < 0 || t.SavedByFork < 0) {
 		out = append(out, "a total is negative")
 	}
 	return out

@@ -47,7 +47,7 @@ func TestBreachesAreFound(t *testing.T) {
 		"processes":  func(r *audit.Report) { r.Totals.Processes++ },
 		"state":      func(r *audit.Report) { r.Family[0].State = pagemap.StateExeced },
 		"change":     func(r *audit.Report) { r.Family[0].Change = &audit.Change{OneWord: 30} },
-		"negative":   func(r *audit.Report) { r.Totals.SavedByFork = -1 },
+		"negative":   func(r *audit.Report) { r.Totals.Frames = &audit.Frames{SavedByFork: -1} },
 		"empty":      func(r *audit.Report) { r.Family[0].Mappings[0].End = 1 },
 		"moved":      func(r *audit.Report) { r.Family[0].Pages.Moved = 24 },
 		"private":    func(r *audit.Report) { r.Family[0].Pages.Private = 55 },
