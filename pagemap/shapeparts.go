@@ -30,8 +30,13 @@ func ShapeParts(maps []Mapping, mem io.ReaderAt, resident func(Addr) bool) []Sha
 	return out
 }
 
-// parts walks one mapping. Chunks are believed only where they lead to the mapping's end or to a heap page, which names
-// itself; behind something unknown only heap pages are looked for, and only in a Ruby.
+// mmapThreshold is the size from which malloc maps a block by default (glibc, DEFAULT_MMAP_THRESHOLD).
+const mmapThreshold = 128 << 10
+
+// parts walks one mapping. Chunks are believed where they lead to the mapping's end or to a heap page, which names itself,
+// and else when they are as large as malloc's mapped blocks usually are: the first such block of a process tends to lie
+// right below what the loader mapped for itself. Behind something unknown only heap pages are looked for, and only in a
+// Ruby.
 func (s *shaper) parts(m *Mapping, ruby bool) []ShapePart {
 	var out []ShapePart
 	for at := m.Start; at < m.End; {
@@ -44,7 +49,7 @@ func (s *shaper) parts(m *Mapping, ruby bool) []ShapePart {
 			at = end
 			continue
 		}
-		if end = s.chunks(at, m.End); end > at && (end == m.End || s.rubyPage(end) != 0) {
+		if end = s.chunks(at, m.End); end > at && (end == m.End || end-at >= mmapThreshold || s.rubyPage(end) != 0) {
 			out = append(out, ShapePart{at, end, ShapeMallocLarge})
 			at = end
 			continue

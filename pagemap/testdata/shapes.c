@@ -33,7 +33,8 @@ static void *must(void *p, const char *what) {
 static void say(const char *what, const void *at) { printf("%s %lx\n", what, (unsigned long)at); }
 
 /* A thread with an arena of more than one heap where big is set: 100 kB blocks, of which malloc writes the headers. */
-static void *thread(void *big) {
+static void *thread(void *arg) {
+	int big = *(int *)arg;
 	char *small = must(malloc(1000), "malloc"), *last = small;
 	for (int i = 0; big && i < 800; i++)
 		last = must(malloc(100000), "malloc");
@@ -58,7 +59,7 @@ static char *apart(size_t n) {
 int main(void) {
 	page = sysconf(_SC_PAGESIZE);
 	setvbuf(stdout, 0, _IOLBF, 0);
-	/* Chunks side by side in one mapping, and nothing between them and what malloc maps first. */
+	/* Chunks side by side in one mapping, which the loader's own memory may be part of. */
 	say("large", must(malloc(3 << 20), "malloc"));
 	say("large", must(malloc(1 << 20), "malloc"));
 	say("large", must(malloc(200000), "malloc"));
@@ -79,7 +80,7 @@ int main(void) {
 	((uint64_t *)p)[1] = (160 * page) | 3; /* a chunk header but for the flags */
 	say("data", p);
 	p = apart(160);
-	((uint64_t *)p)[1] = (159 * page) | 2; /* a chunk that ends too early */
+	((uint64_t *)p)[1] = (2 * page) | 2; /* a small chunk that leads nowhere */
 	say("data", p);
 	p = apart(160);
 	((uint64_t *)p)[1] = (161 * page) | 2; /* a chunk that is too long */
@@ -96,7 +97,8 @@ int main(void) {
 
 	pthread_barrier_init(&barrier, 0, 3);
 	pthread_t t;
-	if (pthread_create(&t, 0, thread, 0) || pthread_create(&t, 0, thread, &t))
+	static int no, yes = 1;
+	if (pthread_create(&t, 0, thread, &no) || pthread_create(&t, 0, thread, &yes))
 		must(0, "thread");
 	pthread_barrier_wait(&barrier);
 	pthread_barrier_wait(&barrier);
