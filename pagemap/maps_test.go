@@ -126,6 +126,22 @@ type errReader struct{ err error }
 
 func (e errReader) Read([]byte) (int, error) { return 0, e.err }
 
+// Paths and permissions that come again are not allocated again.
+func TestParseMapsAllocations(t *testing.T) {
+	var text []byte
+	for i := range 60_000 {
+		text = fmt.Appendf(text, "%x-%x rw-p 00000000 fd:01 %d                     /srv/file %d\n", 0x10000+i*0x2000, 0x11000+i*0x2000, i, i%7)
+	}
+	allocs := testing.AllocsPerRun(3, func() {
+		if list, err := parseMaps(text); err != nil || len(list) != 60_000 {
+			t.Fatal(len(list), err)
+		}
+	})
+	if allocs > 20 {
+		t.Errorf("%v allocations for 60,000 mappings", allocs)
+	}
+}
+
 // The names that have fooled parsers, each a file that this process maps, read through the kernel.
 func TestMapsNames(t *testing.T) {
 	dir := t.TempDir()

@@ -8,7 +8,8 @@ import (
 
 // Shapes says what the unnamed private anonymous mappings of a process are, where their form shows it, and sets
 // Mapping.Shape. What the form does not show for the whole mapping stays ShapeUnknown: the kernel merges neighbouring
-// mappings, so one line of maps can hold several things. maps must ascend.
+// mappings, so one line of maps can hold several things. maps must ascend and be all of the process' mappings, since a
+// shape is also a matter of the neighbours and of where pointers lead. A mapping that has a shape already keeps it.
 //
 // It reads some words through mem, which is /proc/PID/mem opened for reading (PTRACE_MODE_ATTACH), and keeps nothing of
 // them. It reads only pages for which resident is true: reading an absent page would make the kernel fill it in. sp are
@@ -29,7 +30,7 @@ func Shapes(maps []Mapping, mem io.ReaderAt, resident func(Addr) bool, sp []Addr
 	for i := range maps {
 		m := &maps[i]
 		switch {
-		case !shapeless(m):
+		case !shapeless(m) || m.Shape != ShapeUnknown:
 		case s.arena(i):
 			m.Shape = ShapeMallocArena
 		case s.rubyHeap(m):
