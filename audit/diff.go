@@ -23,6 +23,9 @@ func Diff(before, after *pagemap.Snapshot, o Options) (*DiffReport, error) {
 	if len(d.pairs) == 0 {
 		return nil, ErrUnrelated
 	}
+	if err := d.findMoves(before, after); err != nil {
+		return nil, err
+	}
 	for _, start := range windowStarts(before, after) {
 		d.b.w, d.a.w = windowAt(before, start), windowAt(after, start)
 		for _, p := range d.pairs {
@@ -31,6 +34,11 @@ func Diff(before, after *pagemap.Snapshot, o Options) (*DiffReport, error) {
 			} else if p.ib >= 0 {
 				d.lost(p)
 			}
+		}
+	}
+	for _, p := range d.pairs {
+		if err := d.movedPages(p, before, after); err != nil {
+			return nil, err
 		}
 	}
 	r := d.report(before, after, o)
@@ -73,6 +81,8 @@ type pairDiff struct {
 	proc   *pagemap.Process
 	own    map[int]*Copied // by index of the mapping after
 	gone   map[int]*Copied // by index of the mapping before, where there is none after
+	before []move          // mappings moved at the first capture
+	after  []move          // at the second
 }
 
 // pair matches the processes that have a reference at one of both moments.
@@ -128,7 +138,7 @@ func (d *differ) process(p *pairDiff) {
 	for k := range pagemap.WindowPages {
 		at := d.a.w.Start + pagemap.Addr(k)*d.a.page
 		eb, ea := d.b.entry(p.ib, k), d.a.entry(p.ia, k)
-		if (eb == 0 && ea == 0) || at < d.a.lo || at >= d.a.hi {
+		if (eb == 0 && ea == 0) || at < d.a.lo || at >= d.a.hi || p.touchedByMove(at) {
 			continue
 		}
 		nb, mb := cb.at(at)
@@ -230,9 +240,21 @@ func (d *differ) unshared(p *pairDiff, k int, before, now counter, ma *pagemap.M
 // copied counts a page that was shared and is not: whose frame changed says who copied. Where both frames changed, a
 // migration between the captures or two copies, the flags after it may still tell.
 func (d *differ) copied(p *pairDiff, k int, mb, ma *pagemap.Mapping, s, r side, c *Copied) {
+	c.sides(s, r, d.b.entry(p.ib, k), d.b.entry(d.b.ref[p.ib], k))
+	if mb == nil || (ma.Start > mb.Start && ma.Start < mb.End) || (ma.End > mb.Start && ma.End < mb.End) || ma.Inode != mb.Inode {
+		c.InChangedMappings++
+	}
+	words, known := int16(0), false
+	if row := d.a.w.Rows[p.ia].Words; row != nil {
+		words, known = row[k], true
+	}
+	c.Change.count(changeOf(words, known))
+}
+
+// sides counts a copied page by who copied it: s and r are the two sides after, sb and rb their entries before.
+func (c *Copied) sides(s, r side, sb, rb pagemap.Entry) {
 	c.CopiedPages++
-	worker := !s.e.SamePage(d.b.entry(p.ib, k))
-	ref := !r.e.SamePage(d.b.entry(d.b.ref[p.ib], k))
+	worker, ref := !s.e.SamePage(sb), !r.e.SamePage(rb)
 	switch by := copiedBy(s, r); {
 	case worker && !ref:
 		c.CopiedByWorker++
@@ -251,25 +273,21 @@ func (d *differ) copied(p *pairDiff, k int, mb, ma *pagemap.Mapping, s, r side, 
 			c.CopiedByUndetermined++
 		}
 	}
-	if mb == nil || (ma.Start > mb.Start && ma.Start < mb.End) || (ma.End > mb.Start && ma.End < mb.End) || ma.Inode != mb.Inode {
-		c.InChangedMappings++
-	}
-	words, known := int16(0), false
-	if row := d.a.w.Rows[p.ia].Words; row != nil {
-		words, known = row[k], true
-	}
-	switch changeOf(words, known) {
+}
+
+func (c *Change) count(k counter) {
+	switch k {
 	case cIdentical:
-		c.Change.Identical++
+		c.Identical++
 	case cOneWord:
-		c.Change.OneWord++
+		c.OneWord++
 	case cFewWords:
-		c.Change.FewWords++
+		c.FewWords++
 	case cManyWords:
-		c.Change.ManyWords++
+		c.ManyWords++
 	case cRewritten:
-		c.Change.Rewritten++
+		c.Rewritten++
 	default:
-		c.Change.NotCompared++
+		c.NotCompared++
 	}
 }

@@ -59,6 +59,7 @@ type ledger struct {
 	*family
 	own          [][]*cell // for each process, its mappings' cells; nil: nothing there
 	gone         [][]*cell // for each process, cells of the reference's mappings where the process maps nothing
+	moves        [][]move  // for each process, the mappings that it moved
 	distinctAnon int64
 	distinctFile int64
 	partial      bool // a process was counted in part and taken out again
@@ -77,7 +78,7 @@ type tally struct{ anon, file, zero, swap, guard, hidden, private int32 }
 
 func newLedger(f *family) *ledger {
 	n := len(f.fam.Processes)
-	l := &ledger{family: f, own: make([][]*cell, n), gone: make([][]*cell, n), equal: make([]uint32, n),
+	l := &ledger{family: f, own: make([][]*cell, n), gone: make([][]*cell, n), moves: make([][]move, n), equal: make([]uint32, n),
 		tally: make([][strides]tally, n), tallied: make([]uint32, n), heldBy: make([][]bool, n), heldSet: make([]bool, n)}
 	for i := range f.fam.Processes {
 		if !f.audited[i] {

@@ -44,6 +44,9 @@ func (l *ledger) findMoved(src pagemap.Source) error {
 	return nil
 }
 
+// move is a mapping that a process moved: its pages came from start-delta on.
+type move struct{ start, end, delta pagemap.Addr }
+
 // lostRange is a mapping of the reference in which the process has lost pages, and the cells that say so.
 type lostRange struct {
 	start, end pagemap.Addr
@@ -136,6 +139,7 @@ func (l *ledger) judgeMoved(pr pairReader, i int, m *pagemap.Mapping, c *cell, f
 	if most == 0 {
 		return nil
 	}
+	l.moves[i] = append(l.moves[i], move{m.Start, m.End, delta})
 	err = l.eachBatch(m, func(at pagemap.Addr, n int) error {
 		own, theirs, err := pr.ReadPairs(p.PID, at, ref.PID, at-delta, n)
 		if err != nil {

@@ -28,7 +28,26 @@ type (
 
 // Share judges every page of every process of a family against its reference.
 func Share(src pagemap.Source, o Options) (*Report, error) {
-	fam := newFamily(src.Family(), o.Range)
+	l, err := count(src, o.Range)
+	if err != nil {
+		return nil, err
+	}
+	if s, ok := src.(shaper); ok {
+		if err := s.LearnShapes(); err != nil {
+			return nil, fmt.Errorf("look at the form of mappings: %w", err)
+		}
+	}
+	r := l.report(o)
+	if err := Check(r); err != nil {
+		return nil, err
+	}
+	r.Findings = FindingsForAudit(r)
+	return r, nil
+}
+
+// count walks a source and counts its pages.
+func count(src pagemap.Source, rng *Range) (*ledger, error) {
+	fam := newFamily(src.Family(), rng)
 	var mu sync.Mutex
 	var parts []*ledger
 	err := src.Walk(func() pagemap.Visitor {
@@ -58,17 +77,7 @@ func Share(src pagemap.Source, o Options) (*Report, error) {
 	if err := l.findMoved(src); err != nil {
 		return nil, err
 	}
-	if s, ok := src.(shaper); ok {
-		if err := s.LearnShapes(); err != nil {
-			return nil, fmt.Errorf("look at the form of mappings: %w", err)
-		}
-	}
-	r := l.report(o)
-	if err := Check(r); err != nil {
-		return nil, err
-	}
-	r.Findings = FindingsForAudit(r)
-	return r, nil
+	return l, nil
 }
 
 // applyForkRules finds mappings of which a process shares nothing with its reference, asks whether fork left them out
