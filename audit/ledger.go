@@ -30,10 +30,7 @@ func newFamily(f *pagemap.Family, rng *Range) *family {
 	n := len(f.Processes)
 	s := &family{fam: f, page: pagemap.Addr(f.Facts.PageSize), hi: ^pagemap.Addr(0), ref: make([]int, n), children: make([]bool, n), audited: make([]bool, n)}
 	s.visible = f.Facts.FramesVisible
-	s.zero = make(map[pagemap.PFN]bool, len(f.Facts.ZeroFrames))
-	for _, z := range f.Facts.ZeroFrames {
-		s.zero[z] = true
-	}
+	s.zero = f.Facts.ZeroFrames
 	if rng != nil {
 		s.lo, s.hi = rng.Start, rng.End
 	}
@@ -71,6 +68,7 @@ type ledger struct {
 	tallied []uint32
 	heldBy  [][]bool // for each process that is a reference: pages that a process judged against it shares
 	heldSet []bool
+	merged  []bool // for each process, whether a page of its row is merged by KSM
 }
 
 // tally counts a stride of a reference by kind of entry, so that an equal stride of a worker is counted at once.
@@ -79,7 +77,7 @@ type tally struct{ anon, file, zero, swap, guard, hidden, private int32 }
 func newLedger(f *family) *ledger {
 	n := len(f.fam.Processes)
 	l := &ledger{family: f, own: make([][]*cell, n), gone: make([][]*cell, n), moves: make([][]move, n), equal: make([]uint32, n),
-		tally: make([][strides]tally, n), tallied: make([]uint32, n), heldBy: make([][]bool, n), heldSet: make([]bool, n)}
+		tally: make([][strides]tally, n), tallied: make([]uint32, n), heldBy: make([][]bool, n), heldSet: make([]bool, n), merged: make([]bool, n)}
 	for i := range f.fam.Processes {
 		if !f.audited[i] {
 			continue
@@ -138,7 +136,8 @@ func (l *ledger) Window(w *pagemap.Window) error {
 // findEqual compares the strides of process i with its reference's.
 func (l *ledger) findEqual(i int) {
 	e, r := l.w.Rows[i].Entries, l.w.Rows[l.ref[i]].Entries
-	if e == nil || r == nil || l.w.Rows[i].Flags != nil && l.ksmWindow(i) || l.w.Rows[i].Unstable != nil {
+	l.merged[i] = l.w.Rows[i].Flags != nil && l.ksmWindow(i)
+	if e == nil || r == nil || l.merged[i] || l.w.Rows[i].Unstable != nil {
 		return
 	}
 	for b := range strides {
@@ -216,8 +215,18 @@ func (l *ledger) mapping(i int, m *pagemap.Mapping, k, a, b int) {
 			}
 		}
 		stop := min(b, (s+1)*stride)
+		simple := l.simple(i, m)
 		for ; a < stop; a++ {
 			if l.trivial(i, a) {
+				continue
+			}
+			if simple && l.sharedAnon(i, a) {
+				if c == nil {
+					c = cellAt(l.own[i], k)
+				}
+				c[cShared]++
+				c[cResident]++
+				l.held(l.ref[i])[a] = true
 				continue
 			}
 			if c == nil {
@@ -226,6 +235,20 @@ func (l *ledger) mapping(i int, m *pagemap.Mapping, k, a, b int) {
 			l.count(i, m, c, a)
 		}
 	}
+}
+
+// simple reports that a page of mapping m which equals the reference's, present and anonymous, is shared without a closer
+// look: nothing in the window is merged or unstable.
+func (l *ledger) simple(i int, m *pagemap.Mapping) bool {
+	w := &l.w.Rows[i]
+	return l.ref[i] >= 0 && l.w.Rows[l.ref[i]].Entries != nil && m.Private() && m.HugePage == 0 && l.visible &&
+		w.Unstable == nil && !l.merged[i]
+}
+
+// sharedAnon reports a page that is present, anonymous and the reference's, bit for bit.
+func (l *ledger) sharedAnon(i, a int) bool {
+	e := l.w.Rows[i].Entries[a]
+	return e == l.w.Rows[l.ref[i]].Entries[a] && e.Present() && !e.File() && !e.Hidden() && !l.isZero(e)
 }
 
 // trivial reports a page that neither the process nor its reference has anything for.

@@ -11,14 +11,19 @@ type side struct {
 
 // classifier decides the word of one page. It holds what is the same for a whole family.
 type classifier struct {
-	zero    map[pagemap.PFN]bool
-	visible bool // frame numbers can be seen
+	zero    []pagemap.PFN // one, or few where the zero page has colours
+	visible bool          // frame numbers can be seen
 }
 
 // isZero reports the small zero page; the huge one carries the file bit and is told by its mapping.
 func (c *classifier) isZero(e pagemap.Entry) bool {
 	pfn, ok := e.Frame()
-	return ok && c.zero[pfn]
+	for _, z := range c.zero {
+		if ok && pfn == z {
+			return true
+		}
+	}
+	return false
 }
 
 // anon reports a page that fork shares: present and anonymous, or in swap.

@@ -22,7 +22,7 @@ func sd(e pagemap.Entry, f pagemap.KFlags) side {
 }
 
 func TestAnonWord(t *testing.T) {
-	c := &classifier{zero: map[pagemap.PFN]bool{9: true}, visible: true}
+	c := &classifier{zero: []pagemap.PFN{9}, visible: true}
 	for _, tc := range []struct {
 		name     string
 		e, r     side

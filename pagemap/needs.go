@@ -11,7 +11,6 @@ const groupPages = 512
 //     frame is mapped once, since a frame mapped more than once is never anon-exclusive;
 //   - of a page that is in swap on one side and present on the other: whether it is still in the swap cache;
 //   - of a page that one side alone holds: whether it was inherited;
-//   - of a page with the file bit in an anonymous mapping: it can only be the huge zero page;
 //   - of all anonymous pages of a process that may hold pages merged by KSM;
 //   - the counts of what looks like a PMD-mapped huge page, where bit 56 speaks of the head page only.
 func (r *reader) needs() error {
@@ -44,7 +43,6 @@ func (r *reader) readFlags() error {
 			r.wantAnon(i, e)
 			continue
 		}
-		r.wantHugeZero(i, m, e)
 		if m.ref >= 0 {
 			r.wantDiffering(i, m.ref)
 		}
@@ -116,21 +114,6 @@ func (r *reader) wantDiffering(i, ref int) {
 	}
 }
 
-// wantHugeZero asks for the flags of pages with the file bit in anonymous mappings.
-func (r *reader) wantHugeZero(i int, m *member, e []Entry) {
-	page := Addr(r.c.page)
-	m.eachMapping(r.win.Start, r.win.Start+r.size, func(mp *Mapping, lo, hi Addr) {
-		if !mp.Private() || (mp.Inode != 0 && mp.Path != "/dev/zero") {
-			return
-		}
-		for k := int((lo - r.win.Start) / page); k < int((hi-r.win.Start)/page); k++ {
-			if e[k].Present() && e[k].File() {
-				r.addWant(i, k, e[k])
-			}
-		}
-	})
-}
-
 // readCounts reads the counts of groups that look like a PMD-mapped huge page: frames in a row, aligned. A group that
 // is the same in a process and its reference needs none: it is shared, whatever else.
 func (r *reader) readCounts() error {
@@ -199,11 +182,4 @@ func (r *reader) knownShared(i int, m *member, g int) bool {
 		}
 	}
 	return len(m.children) > 0
-}
-
-// eachMapping calls f for each part of a mapping in [lo, hi).
-func (m *member) eachMapping(lo, hi Addr, f func(mp *Mapping, lo, hi Addr)) {
-	for i := mappingAt(m.maps, lo); i < len(m.maps) && m.maps[i].Start < hi; i++ {
-		f(&m.maps[i], max(lo, m.maps[i].Start), min(hi, m.maps[i].End))
-	}
 }
