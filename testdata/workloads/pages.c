@@ -16,7 +16,7 @@
  *   drop R A B          MADV_DONTNEED                                      unmap R A B
  *   move R S            mremap to a new place, called S                    protect R A B none|r|rw
  *   guard R A B         MADV_GUARD_INSTALL                                 swapout R A B until each page is in swap
- *   advise R A B WHAT   dontfork, wipeonfork, mergeable, nohuge, collapse, populate_write
+ *   advise R A B WHAT   dontfork, wipeonfork, mergeable, nohuge, huge, collapse, populate_write
  *   threads R N P       N threads, each with P touched pages on its stack, called R0, R1, ...
  *   grow P              P touched pages on the main stack, called stack
  *   fork W              a child called W                                   exec          becomes another program
@@ -157,7 +157,7 @@ static int advice(const char *what) {
 		const char *name;
 		int advice;
 	} all[] = {{"dontfork", MADV_DONTFORK},   {"wipeonfork", MADV_WIPEONFORK}, {"mergeable", MADV_MERGEABLE},
-		   {"nohuge", MADV_NOHUGEPAGE}, {"collapse", MADV_COLLAPSE},     {"populate_write", MADV_POPULATE_WRITE}};
+		   {"nohuge", MADV_NOHUGEPAGE}, {"huge", MADV_HUGEPAGE}, {"collapse", MADV_COLLAPSE},     {"populate_write", MADV_POPULATE_WRITE}};
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
 		if (!strcmp(all[i].name, what))
 			return all[i].advice;

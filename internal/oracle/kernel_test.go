@@ -1,0 +1,90 @@
+package oracle
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+)
+
+// What tests change for the whole machine, and put back: swap, huge pages, KSM. Tests that use these do not run in parallel.
+
+// swapOn gives the machine a swap file for the length of the test.
+func swapOn(t *testing.T) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "swap")
+	if err := os.WriteFile(file, make([]byte, 64<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	mkswap, err := exec.LookPath("mkswap")
+	if err != nil {
+		mkswap = "/sbin/mkswap"
+	}
+	if out, err := exec.Command(mkswap, file).CombinedOutput(); err != nil {
+		require(t, "swap ("+err.Error()+": "+string(out)+")")
+	}
+	path, err := syscall.BytePtrFromString(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, no := syscall.Syscall(syscall.SYS_SWAPON, uintptr(unsafe.Pointer(path)), 0, 0); no != 0 {
+		require(t, "swap (swapon: "+no.Error()+")")
+	}
+	t.Cleanup(func() {
+		if _, _, no := syscall.Syscall(syscall.SYS_SWAPOFF, uintptr(unsafe.Pointer(path)), 0, 0); no != 0 {
+			t.Errorf("swapoff: %v", no)
+		}
+	})
+}
+
+// setting writes a file of /proc/sys or /sys and puts the old value back after the test.
+func setting(t *testing.T, file, value string) {
+	t.Helper()
+	old, err := os.ReadFile(file)
+	if err != nil {
+		require(t, file)
+	}
+	if err := os.WriteFile(file, []byte(value), 0o644); err != nil {
+		require(t, file+" ("+err.Error()+")")
+	}
+	t.Cleanup(func() {
+		if err := os.WriteFile(file, []byte(strings.TrimSpace(string(old))), 0o644); err != nil {
+			t.Errorf("put %s back: %v", file, err)
+		}
+	})
+}
+
+const ksm = "/sys/kernel/mm/ksm/"
+
+// merge lets KSM go over memory several times and stops it again; what is merged stays merged until the end of the test.
+func merge(t *testing.T) {
+	t.Helper()
+	setting(t, ksm+"run", "1")
+	// Unmerge before the old value is put back.
+	t.Cleanup(func() { _ = os.WriteFile(ksm+"run", []byte("2"), 0o644) })
+	scans := func() int {
+		b, err := os.ReadFile(ksm + "full_scans")
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := strconv.Atoi(strings.TrimSpace(string(b)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	first := scans()
+	for end := time.Now().Add(30 * time.Second); scans() < first+4; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("KSM does not come round")
+		}
+	}
+	if err := os.WriteFile(ksm+"run", []byte("0"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
