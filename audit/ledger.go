@@ -178,6 +178,9 @@ func (l *ledger) process(i int) {
 	p := &l.fam.Processes[i]
 	end := l.w.Start + pagemap.WindowPages*l.page
 	at, stop := max(l.w.Start, l.lo), min(end, l.hi)
+	if at >= stop {
+		return // a snapshot of more than the range
+	}
 	k := sort.Search(len(p.Mappings), func(k int) bool { return p.Mappings[k].End > at })
 	for ; k < len(p.Mappings) && p.Mappings[k].Start < stop; k++ {
 		m := &p.Mappings[k]

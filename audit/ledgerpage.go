@@ -9,7 +9,7 @@ func (l *ledger) count(i int, m *pagemap.Mapping, c *cell, a int) {
 		c[cGuard]++
 	}
 	if !s.e.Held() {
-		if m.Private() && l.anon(r.e) && !s.e.Marker() {
+		if m.Private() && l.anon(r.e) {
 			c[l.missing(r)]++
 		}
 		return
