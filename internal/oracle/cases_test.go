@@ -155,13 +155,13 @@ var accountingCases = []caseWant{
 			}},
 	}},
 	{file: "05-dontfork-wipe.c", stages: []stageWant{
-		{stage: "after-fork", pages: []ledgerRow{
+		{stage: "after-fork", tables: true, pages: []ledgerRow{
 			{0, "D(dontfork)", audit.Pages{Unshared: 128, Private: 128}},
 			{1, "D(dontfork)", audit.Pages{NotForked: 128}},
 			{1, "W(wipeonfork)", audit.Pages{NotForked: 128}},
 			{1, "K(plain)", audit.Pages{Shared: 128}},
 		}},
-		{stage: "child-wrote-40-of-W", pages: []ledgerRow{
+		{stage: "child-wrote-40-of-W", tables: true, pages: []ledgerRow{
 			{1, "D(dontfork)", audit.Pages{NotForked: 128}},
 			{1, "W(wipeonfork)", audit.Pages{NotForked: 128, New: 40, Private: 40}},
 			{0, "W(wipeonfork)", audit.Pages{Unshared: 128, Private: 128}},

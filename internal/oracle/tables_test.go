@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -34,6 +35,16 @@ const (
 type table struct {
 	entries map[uint64]rawEntry
 	shared  int64
+	unfork  [][2]uint64 // page numbers, end excluded: what fork leaves out (VmFlags dc, wf)
+}
+
+func (t table) leftOut(page uint64) bool {
+	for _, r := range t.unfork {
+		if page >= r[0] && page < r[1] {
+			return true
+		}
+	}
+	return false
 }
 
 type tableReader struct {
@@ -100,7 +111,30 @@ func (r *tableReader) read(t *testing.T, pid pagemap.PID, rng *audit.Range) tabl
 			}
 		}
 	}
+	tab.unfork = unforked(t, pid)
 	return tab
+}
+
+func unforked(t *testing.T, pid pagemap.PID) [][2]uint64 {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out [][2]uint64
+	var lo, hi uint64
+	for line := range strings.Lines(string(text)) {
+		w := strings.Fields(line)
+		switch {
+		case w[0] == "VmFlags:":
+			if slices.Contains(w, "dc") || slices.Contains(w, "wf") {
+				out = append(out, [2]uint64{lo / uint64(pageSize), hi / uint64(pageSize)})
+			}
+		case !strings.HasSuffix(w[0], ":"):
+			lo, hi = addressRange(t, w[0])
+		}
+	}
+	return out
 }
 
 func addressRange(t *testing.T, s string) (lo, hi uint64) {
@@ -125,6 +159,7 @@ type tally struct {
 	Merged   int64
 	Guard    int64
 	SwapDiff int64 // in swap in one of them, not the same slot
+	LeftOut  int64 // of the reference's: what fork left out
 }
 
 func (r *tableReader) anon(e rawEntry) bool {
@@ -135,6 +170,9 @@ func (r *tableReader) compare(ref, p table) tally {
 	c := tally{File: p.shared}
 	for page, e := range p.entries {
 		f := ref.entries[page]
+		if ref.leftOut(page) {
+			f = 0
+		}
 		switch {
 		case e.guard():
 			c.Guard++
@@ -157,7 +195,12 @@ func (r *tableReader) compare(ref, p table) tally {
 		}
 	}
 	for page, f := range ref.entries {
-		if _, ok := p.entries[page]; !ok && (f.swapped() || (f.present() && r.anon(f))) {
+		if !f.swapped() && !r.anon(f) {
+			continue
+		}
+		if ref.leftOut(page) {
+			c.LeftOut++
+		} else if _, ok := p.entries[page]; !ok {
 			c.RefOnly++
 		}
 	}
@@ -165,7 +208,7 @@ func (r *tableReader) compare(ref, p table) tally {
 }
 
 // agrees holds a ledger that was judged against a reference against the same of the page tables read here. It holds for a
-// single capture of processes that hold still, without moved pages and without memory that fork leaves out.
+// single capture of processes that hold still, without moved pages.
 func (c tally) agrees(p audit.Pages) []string {
 	var out []string
 	equal := func(what string, got, want int64) {
@@ -177,6 +220,7 @@ func (c tally) agrees(p audit.Pages) []string {
 	equal("copied (both have one, not the same)", p.Copied, c.Differ)
 	equal("new, kept or moved (the process alone)", p.New+p.Kept+p.Moved, c.Only)
 	equal("dropped or the reference's own", p.Dropped+p.ReferenceOnly+p.Moved, c.RefOnly)
+	equal("not forked", p.NotForked, c.LeftOut)
 	equal("file", p.File, c.File)
 	equal("zero", p.Zero, c.Zero)
 	equal("merged", p.Merged, c.Merged)

@@ -349,11 +349,11 @@ var workloads = []work{
 		statements: []string{"anon D 71", "write D 0 71 1", "advise D 0 71 dontfork", "anon W 73", "write W 0 73 1",
 			"advise W 0 73 wipeonfork", "anon K 67", "write K 0 67 1", "fork w", "stage forked", "w: write W 0 29 2", "stage wrote"},
 		stages: []workStage{
-			{name: "forked", pages: []workRow{
+			{name: "forked", tables: true, pages: []workRow{
 				{"m", "D", audit.Pages{Unshared: 71, Private: 71}},
 				{"w", "D", audit.Pages{NotForked: 71}}, {"w", "W", audit.Pages{NotForked: 73}}, {"w", "K", audit.Pages{Shared: 67}},
 			}},
-			{name: "wrote", pages: []workRow{
+			{name: "wrote", tables: true, pages: []workRow{
 				{"w", "D", audit.Pages{NotForked: 71}},
 				{"w", "W", audit.Pages{NotForked: 73, New: 29, Private: 29}},
 			}, diffs: []workDiff{{"forked", "w", "W", audit.Copied{NewPages: 29}, false}, {"forked", "w", "D", audit.Copied{}, false}}},
