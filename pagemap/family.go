@@ -53,6 +53,7 @@ type familyFinder struct {
 	o        FamilyOptions
 	list     []Process
 	index    map[PID]int // into list
+	first    PID         // a reference that is not a member otherwise
 	warnings []Warning
 }
 
@@ -104,6 +105,9 @@ func (f *familyFinder) choose(pids []PID) error {
 	if r := f.o.Reference; r != 0 {
 		if err := f.find(r); err != nil {
 			return fmt.Errorf("reference process %d: %w", r, err)
+		}
+		if f.get(r) == nil {
+			f.first = r
 		}
 		f.member(r)
 	}
@@ -157,7 +161,7 @@ func (f *familyFinder) member(pid PID) {
 	f.add(p)
 }
 
-// order sorts by generation, start time and PID. What does not exist comes last.
+// order sorts by generation, start time and PID. A reference from outside comes first, what does not exist last.
 func (f *familyFinder) order() {
 	generation := map[PID]int{}
 	var of func(p *Process) int
@@ -175,15 +179,18 @@ func (f *familyFinder) order() {
 	for i := range f.list {
 		of(&f.list[i])
 	}
-	last := func(p *Process) int {
-		if p.State == StateGone {
-			return 1
+	place := func(p *Process) int {
+		switch {
+		case p.PID == f.first:
+			return 0
+		case p.State == StateGone:
+			return 2
 		}
-		return 0
+		return 1
 	}
 	slices.SortFunc(f.list, func(a, b Process) int {
 		return cmp.Or(
-			cmp.Compare(last(&a), last(&b)),
+			cmp.Compare(place(&a), place(&b)),
 			cmp.Compare(generation[a.PID], generation[b.PID]),
 			cmp.Compare(a.Start, b.Start),
 			cmp.Compare(a.PID, b.PID))

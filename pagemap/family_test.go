@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 // row is a process of a family by names.
@@ -32,6 +34,32 @@ func rows(list []Process) []row {
 		out = append(out, row{p.Comm, p.State, name[p.Reference], p.Basis, name[p.SharesMM], p.Exec})
 	}
 	return out
+}
+
+// anyOrder leaves the order to checkOrder: the PIDs of the processes that a test starts may wrap.
+var anyOrder = cmpopts.SortSlices(func(a, b row) bool { return a.Name < b.Name })
+
+// checkOrder checks that parents come before children, and that within a generation start time and then PID decide.
+func checkOrder(t *testing.T, list []Process, first PID) {
+	t.Helper()
+	generation := map[PID]int{}
+	for i, p := range list {
+		if g, ok := generation[p.PPID]; ok {
+			generation[p.PID] = g + 1
+		} else {
+			generation[p.PID] = 0
+		}
+		if i == 0 {
+			continue
+		}
+		q := list[i-1]
+		if q.PID == first {
+			continue
+		}
+		if p.State != StateGone && (generation[q.PID] > generation[p.PID] || generation[q.PID] == generation[p.PID] && (q.Start > p.Start || q.Start == p.Start && q.PID > p.PID)) {
+			t.Errorf("%d (%s) is not behind %d (%s)", p.PID, p.Comm, q.PID, q.Comm)
+		}
+	}
 }
 
 func TestFamily(t *testing.T) {
@@ -97,8 +125,8 @@ func TestFamily(t *testing.T) {
 		given: []string{"B", "A"},
 		want:  []row{{Name: "A", State: StateAudited}, {Name: "B", State: StateAudited}},
 	}, {
-		name:      "given reference, which comes first",
-		spec:      "f M f A(f B) f C",
+		name:      "given reference, which comes first although it is the youngest",
+		spec:      "f A(f B) f C f M",
 		given:     []string{"A", "C"},
 		reference: "M",
 		want: []row{
@@ -106,6 +134,15 @@ func TestFamily(t *testing.T) {
 			{Name: "A", State: StateAudited, Reference: "M", Basis: ReferenceGiven},
 			{Name: "C", State: StateAudited, Reference: "M", Basis: ReferenceGiven},
 			{Name: "B", State: StateAudited, Reference: "M", Basis: ReferenceGiven},
+		},
+	}, {
+		name:      "given reference that exec'd, of processes that it did not fork",
+		spec:      "x M f A",
+		given:     []string{"A"},
+		reference: "M",
+		want: []row{
+			{Name: "M", State: StateAudited, Exec: true},
+			{Name: "A", State: StateAudited, Reference: "M", Basis: ReferenceGiven},
 		},
 	}, {
 		name:      "given reference inside the family, and an exec that cuts a part off",
@@ -134,8 +171,12 @@ func TestFamily(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tt.want, rows(list)); diff != "" {
+			if diff := cmp.Diff(tt.want, rows(list), anyOrder); diff != "" {
 				t.Errorf("family (-want +got):\n%s", diff)
+			}
+			checkOrder(t, list, o.Reference)
+			if tt.given != nil && o.Reference != 0 && list[0].PID != o.Reference {
+				t.Errorf("the reference does not come first: %s", list[0].Comm)
 			}
 			if len(warnings) != 0 {
 				t.Errorf("warnings: %+v", warnings)
@@ -218,8 +259,12 @@ func TestFamilyOfWhatIsNot(t *testing.T) {
 		{Name: "T", State: StateAudited, Reference: "root", Basis: ReferenceParent},
 		{State: StateGone},
 	}
-	if diff := cmp.Diff(want, rows(list)); diff != "" {
+	if diff := cmp.Diff(want, rows(list), anyOrder); diff != "" {
 		t.Errorf("family (-want +got):\n%s", diff)
+	}
+	checkOrder(t, list, 0)
+	if last := list[len(list)-1]; last.State != StateGone {
+		t.Errorf("last is %+v", last)
 	}
 	if len(warnings) != 1 || warnings[0].Code != "process_gone" || warnings[0].PID != gone || warnings[0].Remedy == "" {
 		t.Errorf("warnings: %+v", warnings)
@@ -295,10 +340,12 @@ func TestTree(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := pt.pids
-	if diff := cmp.Diff([]PID{p["A"], p["Z"], p["C"]}, tree.Children(pt.root)); diff != "" {
+	children := []PID{p["A"], p["Z"], p["C"]}
+	slices.SortFunc(children, tree.byStart) // in the order made, but where PIDs wrap within a tick
+	if diff := cmp.Diff(children, tree.Children(pt.root)); diff != "" {
 		t.Errorf("children (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]PID{p["A"], p["Z"], p["C"], p["B"]}, tree.Descendants(pt.root)); diff != "" {
+	if diff := cmp.Diff(append(children, p["B"]), tree.Descendants(pt.root)); diff != "" {
 		t.Errorf("descendants (-want +got):\n%s", diff)
 	}
 	if s, ok := tree.Get(p["Z"]); !ok || !s.Zombie() || s.PPID != pt.root || !s.Forked() || s.Comm != "Z" {

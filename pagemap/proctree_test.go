@@ -67,6 +67,9 @@ func startTree(t *testing.T, bin, spec string) procTree {
 		if lines.Text() == "ready" {
 			return tree
 		}
+		if lines.Text() == "failed" {
+			break
+		}
 		name, number, _ := strings.Cut(lines.Text(), " ")
 		pid, err := strconv.Atoi(number)
 		if err != nil {
@@ -77,7 +80,7 @@ func startTree(t *testing.T, bin, spec string) procTree {
 			ends = append(ends, os.NewFile(uintptr(fd), name))
 		}
 	}
-	t.Fatalf("tree ended early: %v\n%s", lines.Err(), stderr.String())
+	t.Fatalf("no tree of %q: %v", spec, lines.Err())
 	return tree
 }
 

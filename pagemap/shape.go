@@ -152,24 +152,40 @@ func (s *shaper) heapInfo(at Addr) bool {
 	return size > 0 && size <= committed && committed <= arenaBytes && size%wholePage == 0 && committed%wholePage == 0
 }
 
-// mallocLarge: each header has no size of a chunk before it, and its own size with only IS_MMAPPED set.
 func (s *shaper) mallocLarge(m *Mapping) bool { return s.chunks(m.Start, m.End) == m.End }
 
 // chunks follows the headers of mmapped chunks from an address to where they end.
 func (s *shaper) chunks(at, end Addr) Addr {
-	const isMmapped, flagBits = 2, 7
 	for at < end {
 		w := s.read(at, 2)
-		if w == nil || w[0] != 0 || w[1]&flagBits != isMmapped {
+		if w == nil {
 			break
 		}
-		size := Addr(w[1] &^ flagBits)
-		if size == 0 || size%wholePage != 0 || size > end-at {
+		size := chunkSize(w[0], w[1])
+		if size == 0 || size > end-at {
 			break
 		}
 		at += size
 	}
 	return at
+}
+
+// chunkSize gives how much is mapped for an mmapped chunk whose header lies at the start of that, 0 where it is none
+// (glibc, malloc/malloc.c, sysmalloc_mmap). The first word, a size of a chunk before it, is 0; the second is its size, all
+// of what is mapped, with IS_MMAPPED as the only flag. Since 2.43 (mmap_set_chunk) the first word has bit 0 set where huge
+// pages are used, and the size leaves out the header.
+func chunkSize(before, head uint64) Addr {
+	const isMmapped, flagBits, hugePage, headerBytes = 2, 7, 1, 16
+	size := head &^ flagBits
+	switch {
+	case head&flagBits != isMmapped || size == 0 || size > 1<<62:
+		return 0
+	case before == 0 && size%wholePage == 0:
+		return Addr(size)
+	case before&^hugePage == 0 && (size+headerBytes)%wholePage == 0:
+		return Addr(size + headerBytes)
+	}
+	return 0
 }
 
 // maxRubyChecks is how many heap pages of one mapping are looked at, evenly spread and always the first and the last.

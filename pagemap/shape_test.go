@@ -414,6 +414,14 @@ func TestShapesByForm(t *testing.T) {
 			},
 			want: []Shape{ShapeMallocLarge},
 		}, {
+			name: "mapped chunks of glibc 2.43 to the end",
+			maps: []Mapping{anon(arena+0x1000, arena+0x6000, "rw-p")},
+			fill: func(m *fakeMemory) {
+				m.put(arena+0x1000, 0, 0x1ff2)
+				m.put(arena+0x3000, 1, 0x2ff2)
+			},
+			want: []Shape{ShapeMallocLarge},
+		}, {
 			name: "mapped chunk and a tail",
 			maps: []Mapping{anon(arena+0x1000, arena+0x6000, "rw-p")},
 			fill: func(m *fakeMemory) {

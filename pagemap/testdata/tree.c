@@ -9,7 +9,7 @@
  *   n  forked, makes a pid namespace for its children
  *   m  forked, with 400 mappings of its own
  * Every process takes its name as comm, prints "NAME PID" and reads standard input until it ends, then exits. The first
- * one, named root, prints "ready" when all of it stands. */
+ * one, named root, prints "ready" when all of it stands. What cannot be done prints "failed". */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -34,6 +34,7 @@ static void run(const char *spec);
 
 static void fail(const char *what) {
 	dprintf(2, "tree: %s: %s\n", what, strerror(errno));
+	dprintf(1, "failed\n");
 	_exit(1);
 }
 
@@ -78,6 +79,7 @@ static void *forker(void *arg) {
 	struct node *n = arg;
 	if (!(n->pid = fork()))
 		child(n);
+	close(n->ready[1]);
 	stay();
 	return 0;
 }
@@ -112,6 +114,8 @@ static void start(struct node *n) {
 		if (!n->pid)
 			child(n);
 	}
+	if (n->op != 't')
+		close(n->ready[1]); /* a child that fails ends the reading */
 	char c;
 	if (read(n->ready[0], &c, 1) != 1)
 		fail("a child did not start");
