@@ -26,8 +26,8 @@ import (
 //	no_event              nothing but the null event was measured
 //	nothing_stands_out    none of the above
 //
-// None but noise_high is drawn from less memory than minFound and from fewer pages than minPages, and none about contents
-// when less than half of the copies were compared.
+// None but noise_high is drawn from less memory than minFound, or from fewer pages than minPages in the worker that has the
+// most of them, and none about contents when less than half of the copies were compared.
 const (
 	minFound     = 1 << 20   // bytes copied (or moved, …) that a finding needs
 	minPages     = 64        // pages that it needs, whatever their size
@@ -50,26 +50,32 @@ type facts struct {
 	byRef     int64  // of copied
 	byWorker  int64  // of copied
 	byBoth    int64  // of copied
+	// runs is the number of like measurements that the counts are summed over: amounts are then means. 0 counts as 1.
+	runs int64
+	// most holds, where the counts are summed over several workers, the largest counts of one worker.
+	most struct{ identical, byRef, moved int64 }
 }
 
 func (f *facts) enough(pages int64) bool {
-	return pages >= minPages && f.bytes(pages) >= minFound
+	return pages/max(f.runs, 1) >= minPages && f.bytes(pages) >= minFound
 }
 
-func (f *facts) bytes(pages int64) pagemap.Bytes { return pagemap.Bytes(pages) * f.page }
+func (f *facts) bytes(pages int64) pagemap.Bytes {
+	return pagemap.Bytes(pages) * f.page / pagemap.Bytes(max(f.runs, 1))
+}
 
 // identical gives how many of the compared copies are identical, and whether that stands out.
 func (f *facts) identical() (same, compared int64, ok bool) {
 	compared = f.change.sum() - f.change.NotCompared
 	same = f.change.Identical
-	ok = f.enough(same) && share(same, compared) >= half && share(compared, f.change.sum()) >= half
+	ok = f.enough(same) && f.most.identical >= minPages && share(same, compared) >= half && share(compared, f.change.sum()) >= half
 	return same, compared, ok
 }
 
 // byReference gives how many copies the reference's writes made, and whether that stands out.
 func (f *facts) byReference() (n, known int64, ok bool) {
 	known = f.byRef + f.byWorker + f.byBoth
-	return f.byRef, known, f.enough(f.byRef) && share(f.byRef, known) >= half && share(known, f.copied) >= half
+	return f.byRef, known, f.enough(f.byRef) && f.most.byRef >= minPages && share(f.byRef, known) >= half && share(known, f.copied) >= half
 }
 
 // writes says what stands out in the writes that made the copies: that they changed nothing, that they were not the worker's.
@@ -110,6 +116,7 @@ func FindingsForAudit(r *Report) []Finding {
 		}
 		workers++
 		held.add(&p.Pages)
+		f.most.byRef, f.most.moved = max(f.most.byRef, p.Pages.CopiedByReference), max(f.most.moved, p.Pages.Moved)
 		f.addChange(p)
 	}
 	switch {
@@ -140,7 +147,7 @@ func FindingsForAudit(r *Report) []Finding {
 		out = append(out, finding("mostly_new", "%s of the anonymous memory of %s was allocated after the fork (%s of %s).",
 			percent(held.New, anon), workersObject(workers), mib(f.bytes(held.New)), mib(f.bytes(anon))))
 	}
-	if f.enough(held.Moved) {
+	if f.enough(held.Moved) && f.most.moved >= minPages {
 		out = append(out, finding("moved_pages", "%s of the shared pages lie at another address than in the master (moved by mremap).", mib(f.bytes(held.Moved))))
 	}
 	if len(out) == 0 {
@@ -153,11 +160,14 @@ func FindingsForAudit(r *Report) []Finding {
 // addChange adds what the writes changed in one process. Mappings of huge pages are left out: a copy of a whole huge page
 // copies hundreds of base pages that nobody wrote.
 func (f *facts) addChange(p *Process) {
+	var c Change
 	for i := range p.Mappings {
 		if m := &p.Mappings[i]; m.Change != nil && m.Pages.HugeTLB == 0 {
-			f.change.Add(m.Change)
+			c.Add(m.Change)
 		}
 	}
+	f.change.Add(&c)
+	f.most.identical = max(f.most.identical, c.Identical)
 }
 
 // regionFacts are the pages of one kind of region: what was inherited, and how much of that is copied.

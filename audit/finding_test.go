@@ -71,6 +71,7 @@ func TestFindingsForAudit(t *testing.T) {
 		{"little inherited", familyOf(1, RegionBrkHeap, Pages{Shared: 2 * mibPages, Copied: 5 * mibPages}, nil), []string{"nothing_stands_out"}, ""},
 		{"mostly new", familyOf(2, RegionBrkHeap, Pages{Shared: 4 * mibPages, New: 4 * mibPages, File: 99 * mibPages}, nil), []string{"mostly_new"},
 			"50% of the anonymous memory of the 2 workers was allocated after the fork (8.0 MiB of 16.0 MiB)."},
+		{"identical, but little in each of many", familyOf(64, RegionBrkHeap, Pages{Shared: 90 * mibPages, Copied: 63}, &Change{Identical: 63}), []string{"nothing_stands_out"}, ""},
 		{"moved", familyOf(1, RegionBrkHeap, Pages{Shared: 9 * mibPages, Moved: mibPages}, nil), []string{"moved_pages"},
 			"1.0 MiB of the shared pages lie at another address than in the master (moved by mremap)."},
 		{"frames hidden", hidden, []string{"frames_hidden"},
@@ -220,5 +221,28 @@ func TestEventLabel(t *testing.T) {
 		if got := EventLabel(name); got != want {
 			t.Errorf("EventLabel(%q) = %q, want %q", name, got, want)
 		}
+	}
+}
+
+// The amounts of a fork test are means over its workers: many runs of little are little.
+func TestFindingsForForktestOfManyRuns(t *testing.T) {
+	many := func(first int64, c Change) *ForktestReport {
+		r := forktestOf(0, first, 0, c)
+		one := r.Runs[0]
+		for range 9 {
+			r.Runs = append(r.Runs, one)
+		}
+		for i := range r.Summary.Events {
+			r.Summary.Events[i].N = 10
+		}
+		return r
+	}
+	if got := codes(FindingsForForktest(many(200, Change{Identical: 200}))); !cmp.Equal(got, []string{"nothing_stands_out"}) {
+		t.Errorf("200 pages a run: %v", got)
+	}
+	got := FindingsForForktest(many(8061, Change{Identical: 8006, OneWord: 55}))
+	want := "99% of the pages that the first major GC copied did not change (31.3 MiB of 31.5 MiB, mean of 10 workers): something rewrites what is already there."
+	if got[0].Text != want {
+		t.Errorf("\n got %s\nwant %s", got[0].Text, want)
 	}
 }

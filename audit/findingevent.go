@@ -13,11 +13,13 @@ const (
 )
 
 // eventFacts takes the counts of an event's shared pages.
-func eventFacts(c *Copied, capture Capture) facts {
-	return facts{
-		page: capture.PageSize, inherited: c.SharedBefore, shared: c.StillShared, copied: c.CopiedPages, change: c.Change,
+func eventFacts(c *Copied, capture Capture, runs int64) facts {
+	f := facts{
+		runs: runs, page: capture.PageSize, inherited: c.SharedBefore, shared: c.StillShared, copied: c.CopiedPages, change: c.Change,
 		byRef: c.CopiedByReference, byWorker: c.CopiedByWorker, byBoth: c.CopiedByBoth,
 	}
+	f.most.identical, f.most.byRef = c.Change.Identical, c.CopiedByReference
+	return f
 }
 
 // FindingsForDiff says what stands out between two captures. It does not change the report.
@@ -25,11 +27,12 @@ func FindingsForDiff(r *DiffReport) []Finding {
 	if !r.Before.FramesVisible || !r.After.FramesVisible {
 		return one("frames_hidden", "Frame numbers were hidden from a capture: what was shared and what was copied cannot be told.")
 	}
-	workers := 0
+	workers, identical, byRef := 0, int64(0), int64(0)
 	var regions []regionFacts
 	for i := range r.Family {
 		if p := &r.Family[i]; p.ReferencePID != 0 {
 			workers++
+			identical, byRef = max(identical, p.Change.Identical), max(byRef, p.CopiedByReference)
 			regions = addEventRegions(regions, p.Regions)
 		}
 	}
@@ -37,7 +40,8 @@ func FindingsForDiff(r *DiffReport) []Finding {
 		return one("no_workers", "No process here was forked from another one of the family: there is nothing to compare.")
 	}
 	t := &r.Totals
-	f := eventFacts(t, r.After)
+	f := eventFacts(t, r.After, 1)
+	f.most.identical, f.most.byRef = identical, byRef
 	across := ""
 	if workers > 1 {
 		across = fmt.Sprintf(", over %d workers", workers)
@@ -74,7 +78,8 @@ func addEventRegions(sums []regionFacts, regions []RegionDiff) []regionFacts {
 }
 
 // FindingsForForktest says what stands out in a fork test: about its main event (the first that is not the null event),
-// about a second collection, and about the noise floor. Amounts are medians, shares are of the sums over all runs. It does
+// about a second collection, and about the noise floor. Shares, and the amounts beside
+// them, are of the sums over all runs and workers; what an event copied is the median. It does
 // not change the report.
 func FindingsForForktest(r *ForktestReport) []Finding {
 	if !r.Capture.FramesVisible {
@@ -85,18 +90,20 @@ func FindingsForForktest(r *ForktestReport) []Finding {
 		return one("no_event", "Nothing but the null event was measured.")
 	}
 	var sum Copied
+	workers := int64(0)
 	for i := range r.Runs {
 		for k := range r.Runs[i].Events {
 			if e := &r.Runs[i].Events[k]; e.Name == main.Name {
 				sum.Add(&e.Copied)
+				workers++
 			}
 		}
 	}
 	name := EventLabel(main.Name)
-	f := eventFacts(&sum, r.Capture)
+	f := eventFacts(&sum, r.Capture, workers)
 	across := ""
-	if main.N > 1 {
-		across = fmt.Sprintf(", over %d samples", main.N)
+	if workers > 1 {
+		across = fmt.Sprintf(", mean of %d workers", workers)
 	}
 	out := f.writes("the pages that the "+name+" copied", across)
 	out = append(out, copiedRegions(&f, addEventRegions(nil, main.Regions), " by the "+name)...)

@@ -1,0 +1,64 @@
+package report
+
+import "cowaudit/pagemap"
+
+// gridBuilder adds columns to a grid whose lines are there already. All amounts have one unit; each column has its own
+// number of decimals.
+type gridBuilder struct {
+	p      *text
+	g      *grid
+	scale  Scale
+	narrow bool
+}
+
+func (b *gridBuilder) texts(c column, n int, f func(i int) string) {
+	b.g.columns = append(b.g.columns, c)
+	for i := range n {
+		b.g.lines[i].cells = append(b.g.lines[i].cells, f(i))
+	}
+}
+
+// amounts adds a column of memory; f gives an amount, or a text to stand in its place.
+func (b *gridBuilder) amounts(c column, n int, f func(i int) (pagemap.Bytes, string)) {
+	var all []pagemap.Bytes
+	for i := range n {
+		a, _ := f(i)
+		all = append(all, a)
+	}
+	s := b.scale.For(all...)
+	if b.narrow {
+		s = s.Narrow(all...)
+	}
+	b.texts(c, n, func(i int) string {
+		a, instead := f(i)
+		if instead != "" {
+			return instead
+		}
+		return s.amount(a)
+	})
+}
+
+// amount writes an exact nothing as a bare 0.
+func (s Scale) amount(b pagemap.Bytes) string {
+	if b == 0 {
+		return "0"
+	}
+	return s.Format(b)
+}
+
+// names adds a last column of names that are never cut: one that does not fit goes under its row.
+func (b *gridBuilder) names(n int, name func(i int) string) {
+	_, w := b.g.widths(1)
+	fits := func(i int) bool { return w+1+width(name(i)) <= b.p.o.Width }
+	for i := range n {
+		if !fits(i) {
+			b.g.lines[i].below = name(i)
+		}
+	}
+	b.texts(column{head: "what", left: true}, n, func(i int) string {
+		if fits(i) {
+			return name(i)
+		}
+		return ""
+	})
+}
