@@ -338,13 +338,17 @@ func (f *familyFinder) imageRoot(p *Process) *Process {
 
 // execed marks what has its own program since the fork and no forks of its own in the family.
 func (f *familyFinder) execed() {
-	referenced := map[PID]bool{}
+	forked := map[PID]bool{}
 	for i := range f.list {
-		referenced[f.list[i].Reference] = true
+		p := &f.list[i]
+		forked[p.Reference] = true
+		if p.State == StateAudited && !p.Exec {
+			forked[p.PPID] = true
+		}
 	}
 	for i := range f.list {
 		p := &f.list[i]
-		if p.State == StateAudited && p.Exec && f.get(p.PPID) != nil && !referenced[p.PID] {
+		if p.State == StateAudited && p.Exec && f.get(p.PPID) != nil && !forked[p.PID] {
 			p.State = StateExeced
 		}
 	}

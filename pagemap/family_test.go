@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -142,6 +143,27 @@ func TestFamily(t *testing.T) {
 		reference: "M",
 		want: []row{
 			{Name: "M", State: StateAudited, Exec: true},
+			{Name: "A", State: StateAudited, Reference: "M", Basis: ReferenceGiven},
+		},
+	}, {
+		name:      "given reference from outside, for what a root that exec'd has forked",
+		spec:      "x P(f W) f M",
+		given:     []string{"P"},
+		reference: "M",
+		want: []row{
+			{Name: "M", State: StateAudited},
+			{Name: "P", State: StateAudited, Exec: true},
+			{Name: "W", State: StateAudited, Reference: "M", Basis: ReferenceGiven},
+		},
+	}, {
+		name:      "given reference beside the others, in the part of a member that exec'd",
+		spec:      "x P(f W f M) f A",
+		reference: "M",
+		want: []row{
+			root,
+			{Name: "P", State: StateAudited, Exec: true},
+			{Name: "M", State: StateAudited},
+			{Name: "W", State: StateAudited, Reference: "M", Basis: ReferenceGiven},
 			{Name: "A", State: StateAudited, Reference: "M", Basis: ReferenceGiven},
 		},
 	}, {
@@ -390,6 +412,57 @@ func TestFamilies(t *testing.T) {
 		if workers[pt.pids[name]] != n {
 			t.Errorf("%s: %d workers, want %d", name, workers[pt.pids[name]], n)
 		}
+	}
+}
+
+// A daemon that was orphaned is a child of what took it in, and a fork of nobody.
+func TestFamiliesOfOrphans(t *testing.T) {
+	proc := newFakeProc(t)
+	for _, s := range []Stat{
+		{PID: 50, PPID: 0, Comm: "reaper"},
+		{PID: 60, PPID: 50, Comm: "daemon", Flags: flagForkNoExec, RSSPages: 7},
+		{PID: 61, PPID: 60, Comm: "worker", Flags: flagForkNoExec, RSSPages: 5},
+		{PID: 62, PPID: 61, Comm: "worker of worker", Flags: flagForkNoExec, RSSPages: 3},
+		{PID: 1, PPID: 0, Comm: "init"},
+		{PID: 70, PPID: 1, Comm: "not seen", Flags: flagForkNoExec},
+		{PID: 71, PPID: 70, Comm: "not seen", Flags: flagForkNoExec, RSSPages: 1},
+	} {
+		s.State, s.NumThreads = 'S', 1
+		proc.process(s)
+		exe := ""
+		switch {
+		case s.PID == 50:
+			exe = "reaper"
+		case s.PID > 50 && s.PID < 70:
+			exe = "daemon"
+		}
+		if exe == "" {
+			continue
+		}
+		file := filepath.Join(proc.dir, exe)
+		if err := os.WriteFile(file, nil, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(file, proc.fs().file(s.PID, "exe")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, err := proc.fs().Families()
+	if err != nil {
+		t.Fatal(err)
+	}
+	type family struct {
+		Root    PID
+		Workers int
+		RSS     Bytes
+	}
+	var got []family
+	for _, f := range list {
+		got = append(got, family{f.Root.PID, f.Workers, f.RSS / Bytes(os.Getpagesize())})
+	}
+	// Where the files cannot be seen, all but the children of init count: 70 is no fork of 1.
+	if diff := cmp.Diff([]family{{60, 2, 15}, {70, 1, 1}}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

@@ -390,6 +390,11 @@ func TestShapesByForm(t *testing.T) {
 			},
 			want: []Shape{"", ""},
 		}, {
+			name: "first heap that names a heap before it",
+			maps: []Mapping{anon(arena-64*mib, arena-63*mib, "rw-p"), anon(arena, arena+mib, "rw-p"), anon(arena+mib, arena+64*mib, "---p")},
+			fill: func(m *fakeMemory) { m.put(arena, uint64(arena)+0x30, uint64(arena)-64*mib, 0x21000, mib) },
+			want: []Shape{"", "", ""},
+		}, {
 			name: "second heap that names no heap before it",
 			maps: []Mapping{anon(arena, arena+mib, "rw-p"), anon(arena+mib, arena+64*mib, "---p"), anon(arena+64*mib, arena+65*mib, "rw-p"), anon(arena+65*mib, arena+128*mib, "---p")},
 			fill: func(m *fakeMemory) {
@@ -459,6 +464,22 @@ func TestShapesByForm(t *testing.T) {
 			maps: []Mapping{brk, anon(arena+0x10000, arena+0x20000, "rw-p")},
 			fill: func(m *fakeMemory) { m.put(arena+0x10000, uint64(heap)+0x100) },
 			want: []Shape{"", ""},
+		}, {
+			name: "Ruby heap page whose struct is resident in part",
+			maps: []Mapping{brk, anon(arena+0x10000, arena+0x20000, "rw-p")},
+			fill: func(m *fakeMemory) {
+				rubyPage(m, arena+0x10000, heap+0xfe0, 40, 1637)
+				delete(m.pages, heap+0x1000)
+			},
+			want: []Shape{"", ""},
+		}, {
+			name: "Ruby heap page with slots for half of it, and for more than it",
+			maps: []Mapping{brk, anon(arena+0x10000, arena+0x20000, "rw-p"), anon(arena+0x30000, arena+0x40000, "rw-p")},
+			fill: func(m *fakeMemory) {
+				rubyPage(m, arena+0x10000, heap+0x100, 40, 800)
+				rubyPage(m, arena+0x30000, heap+0x200, 40, 1700)
+			},
+			want: []Shape{"", "", ""},
 		}, {
 			name: "pointer to a file's memory",
 			maps: []Mapping{{Start: heap, End: heap + mib, Perms: "rw-p", Inode: 9, Path: "/x"}, anon(arena+0x10000, arena+0x20000, "rw-p")},
