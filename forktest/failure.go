@@ -1,0 +1,44 @@
+package forktest
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Failure is a run that did not come to its end: the subject crashed, hung, raised, could not fork, or did not speak the
+// protocol. Error gives one line.
+type Failure struct {
+	Run    int      // 1 is the first
+	What   string   // what happened, and what the subject was doing
+	Remedy string   // "" where there is none to give
+	Output []string // the last lines that the application wrote, oldest first
+}
+
+func (f *Failure) Error() string {
+	s := fmt.Sprintf("run %d: %s", f.Run, f.What)
+	if n := len(f.Output); n > 0 {
+		s += fmt.Sprintf("; its last output: %q", f.Output[n-1])
+	}
+	if f.Remedy != "" {
+		s += ": " + f.Remedy
+	}
+	return s
+}
+
+// ConfigError is a wish that cannot be fulfilled as it stands. Nothing was started.
+type ConfigError struct{ Text string }
+
+func (e *ConfigError) Error() string { return e.Text }
+
+func configErrorf(format string, args ...any) error {
+	return &ConfigError{fmt.Sprintf(format, args...)}
+}
+
+// firstLine gives the first line of a message that may have more, with what a terminal would obey left out.
+func firstLine(s string) string {
+	s, _, _ = strings.Cut(strings.TrimSpace(s), "\n")
+	if len(s) > 300 {
+		s = s[:300] + "…"
+	}
+	return printable(s)
+}
