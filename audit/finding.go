@@ -1,7 +1,9 @@
 package audit
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"cowaudit/pagemap"
 )
@@ -16,8 +18,9 @@ import (
 //	little_shared         less than half of what the workers inherited is still shared
 //	mostly_new            at least half of the workers' anonymous memory was allocated after the fork
 //	mostly_copied_region  of one kind of region, at least three quarters of what was inherited is copied
+//	one_worker            one of three workers or more copied four times as much as the median worker, or more
 //	moved_pages           shared pages lie at another address than in the master
-//	much_copied           an event copied at least a quarter of what was shared before it
+//	much_copied           at least a quarter of what was inherited, or shared before an event, is copied
 //	unknown_pages         of a twentieth or more of what was shared before, nothing can be told after
 //	second_gc_quiet       what the first collection copied, the second did not copy again
 //	second_gc_copies      the second collection copied at least half as much as the first
@@ -36,6 +39,7 @@ const (
 	half         = 0.50      // identical_writes, reference_copies, little_shared, mostly_new
 	most         = 0.75      // mostly_copied_region
 	quarter      = 0.25      // much_copied
+	times        = 4         // one_worker
 	twentieth    = 0.05      // unknown_pages, noise_high
 	quiet        = 0.10      // second_gc_quiet
 )
@@ -104,6 +108,7 @@ func FindingsForAudit(r *Report) []Finding {
 	f := facts{page: r.Capture.PageSize}
 	var held Pages // of the processes that have a reference
 	workers, audited, private := 0, 0, int64(0)
+	var copies []workerCopies
 	for i := range r.Family {
 		p := &r.Family[i]
 		if p.State != pagemap.StateAudited {
@@ -116,6 +121,7 @@ func FindingsForAudit(r *Report) []Finding {
 		}
 		workers++
 		held.add(&p.Pages)
+		copies = append(copies, workerCopies{p.PID, p.Pages.Copied, p.Pages.Shared + p.Pages.Copied + p.Pages.Kept})
 		f.most.byRef, f.most.moved = max(f.most.byRef, p.Pages.CopiedByReference), max(f.most.moved, p.Pages.Moved)
 		f.addChange(p)
 	}
@@ -140,7 +146,11 @@ func FindingsForAudit(r *Report) []Finding {
 	if f.bytes(f.inherited) >= minInherited && share(f.shared, f.inherited) < half {
 		out = append(out, finding("little_shared", "%s still %s %s of the anonymous memory inherited (%s of %s).",
 			workersSubject(workers), verbS(workers, "share"), percent(f.shared, f.inherited), mib(f.bytes(f.shared)), mib(f.bytes(f.inherited))))
+	} else if f.bytes(f.inherited) >= minInherited && f.enough(f.copied) && share(f.copied, f.inherited) >= quarter {
+		out = append(out, finding("much_copied", "%s of the anonymous memory that %s inherited is copied (%s of %s).",
+			percent(f.copied, f.inherited), workersObject(workers), mib(f.bytes(f.copied)), mib(f.bytes(f.inherited))))
 	}
+	out = append(out, oneWorker(&f, copies, "inherited")...)
 	out = append(out, copiedRegions(&f, auditRegions(r), "")...)
 	anon := held.Held - held.File - held.Zero
 	if f.bytes(anon) >= minInherited && share(held.New, anon) >= half {
@@ -168,6 +178,29 @@ func (f *facts) addChange(p *Process) {
 	}
 	f.change.Add(&c)
 	f.most.identical = max(f.most.identical, c.Identical)
+}
+
+// workerCopies is what one worker copied, and of how much.
+type workerCopies struct {
+	pid            pagemap.PID
+	copied, shared int64
+}
+
+// oneWorker names the worker that copied most where it is far from the others.
+func oneWorker(f *facts, w []workerCopies, was string) []Finding {
+	if len(w) < 3 {
+		return nil
+	}
+	w = slices.Clone(w)
+	slices.SortFunc(w, func(a, b workerCopies) int { return cmp.Or(cmp.Compare(a.copied, b.copied), cmp.Compare(b.pid, a.pid)) })
+	top, median := w[len(w)-1], w[(len(w)-1)/2].copied
+	if !f.enough(top.copied) || top.copied < times*median {
+		return nil
+	}
+	out := one("one_worker", "Worker %d copied %s of the %s %s; the median worker copied %s.", top.pid,
+		mib(f.bytes(top.copied)), mib(f.bytes(top.shared)), was, mib(f.bytes(median)))
+	out[0].PID = top.pid
+	return out
 }
 
 // regionFacts are the pages of one kind of region: what was inherited, and how much of that is copied.

@@ -42,6 +42,13 @@ func TestFindingsForAudit(t *testing.T) {
 		dead.Family[i].State = pagemap.StateZombie
 	}
 	huge := familyOf(1, RegionOther, Pages{Shared: 90 * mibPages, Copied: 4 * mibPages, HugeTLB: 94 * mibPages}, &Change{Identical: 4*mibPages - 2, OneWord: 2})
+	uneven := func(n int, most int64) *Report {
+		r := familyOf(n, RegionBrkHeap, Pages{Shared: 90 * mibPages, Copied: mibPages}, nil)
+		last := familyOf(1, RegionBrkHeap, Pages{Shared: 90 * mibPages, Copied: most}, nil).Family[1]
+		last.PID = 200
+		r.Family[n] = last
+		return r
+	}
 	tests := []struct {
 		name string
 		r    *Report
@@ -52,9 +59,9 @@ func TestFindingsForAudit(t *testing.T) {
 			"The 3 workers still share 300.0 MiB of the 303.0 MiB inherited; 3.0 MiB copied: nothing stands out."},
 		{"one worker", familyOf(1, RegionBrkHeap, Pages{Shared: 100 * mibPages, Copied: 3}, nil), []string{"nothing_stands_out"},
 			"The worker still shares 100.0 MiB of the 100.0 MiB inherited; less than 0.1 MiB copied: nothing stands out."},
-		{"identical", familyOf(1, RegionBrkHeap, Pages{Shared: 90 * mibPages, Copied: 8061}, &Change{Identical: 8006, OneWord: 55}), []string{"identical_writes"},
+		{"identical", familyOf(1, RegionBrkHeap, Pages{Shared: 190 * mibPages, Copied: 8061}, &Change{Identical: 8006, OneWord: 55}), []string{"identical_writes"},
 			"99% of the copied pages did not change (31.3 MiB of 31.5 MiB): something rewrites what is already there."},
-		{"identical in three", familyOf(3, RegionBrkHeap, Pages{Shared: 90 * mibPages, Copied: 8061}, &Change{Identical: 8061}), []string{"identical_writes"},
+		{"identical in three", familyOf(3, RegionBrkHeap, Pages{Shared: 190 * mibPages, Copied: 8061}, &Change{Identical: 8061}), []string{"identical_writes"},
 			"100% of the copied pages did not change (94.5 MiB of 94.5 MiB, over 3 workers): something rewrites what is already there."},
 		{"nearly all identical", familyOf(1, RegionBrkHeap, Pages{Shared: 90 * mibPages, Copied: 7663}, &Change{Identical: 7650, Rewritten: 13}), []string{"identical_writes"},
 			"99.8% of the copied pages did not change (29.9 MiB of 29.9 MiB): something rewrites what is already there."},
@@ -72,6 +79,13 @@ func TestFindingsForAudit(t *testing.T) {
 		{"mostly new", familyOf(2, RegionBrkHeap, Pages{Shared: 4 * mibPages, New: 4 * mibPages, File: 99 * mibPages}, nil), []string{"mostly_new"},
 			"50% of the anonymous memory of the 2 workers was allocated after the fork (8.0 MiB of 16.0 MiB)."},
 		{"identical, but little in each of many", familyOf(64, RegionBrkHeap, Pages{Shared: 90 * mibPages, Copied: 63}, &Change{Identical: 63}), []string{"nothing_stands_out"}, ""},
+		{"much copied", familyOf(1, RegionBrkHeap, Pages{Shared: 9 * mibPages, Copied: 3 * mibPages}, nil), []string{"much_copied"},
+			"25% of the anonymous memory that the worker inherited is copied (3.0 MiB of 12.0 MiB)."},
+		{"not so much copied", familyOf(1, RegionBrkHeap, Pages{Shared: 9*mibPages + 1, Copied: 3 * mibPages}, nil), []string{"nothing_stands_out"}, ""},
+		{"one worker", uneven(3, 4*mibPages), []string{"one_worker"},
+			"Worker 200 copied 4.0 MiB of the 94.0 MiB inherited; the median worker copied 1.0 MiB."},
+		{"one worker, not so much", uneven(3, 4*mibPages-1), []string{"nothing_stands_out"}, ""},
+		{"one of two workers", uneven(2, 40*mibPages), []string{"nothing_stands_out"}, ""},
 		{"moved", familyOf(1, RegionBrkHeap, Pages{Shared: 9 * mibPages, Moved: mibPages}, nil), []string{"moved_pages"},
 			"1.0 MiB of the shared pages lie at another address than in the master (moved by mremap)."},
 		{"frames hidden", hidden, []string{"frames_hidden"},

@@ -29,11 +29,13 @@ func FindingsForDiff(r *DiffReport) []Finding {
 	}
 	workers, identical, byRef := 0, int64(0), int64(0)
 	var regions []regionFacts
+	var copies []workerCopies
 	for i := range r.Family {
 		if p := &r.Family[i]; p.ReferencePID != 0 {
 			workers++
 			identical, byRef = max(identical, p.Change.Identical), max(byRef, p.CopiedByReference)
 			regions = addEventRegions(regions, p.Regions)
+			copies = append(copies, workerCopies{p.PID, p.CopiedPages, p.SharedBefore})
 		}
 	}
 	if workers == 0 {
@@ -52,6 +54,7 @@ func FindingsForDiff(r *DiffReport) []Finding {
 		out = append(out, finding("much_copied", "%s of the pages that %s shared before %s copied (%s of %s).",
 			percent(t.CopiedPages, t.SharedBefore), workersObject(workers), wasWere(t.CopiedPages), mib(t.CopiedBytes), mib(f.bytes(t.SharedBefore))))
 	}
+	out = append(out, oneWorker(&f, copies, "shared before")...)
 	if f.enough(t.UnknownPages) && share(t.UnknownPages, t.SharedBefore) >= twentieth {
 		out = append(out, finding("unknown_pages", "What became of %s of the pages shared before cannot be told (%s of %s).",
 			percent(t.UnknownPages, t.SharedBefore), mib(f.bytes(t.UnknownPages)), mib(f.bytes(t.SharedBefore))))

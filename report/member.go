@@ -91,11 +91,14 @@ func othersIn2(n int) (left, right string) { return fmt.Sprintf("[%d", n), "othe
 
 // regionName is a kind of region in a table.
 func regionName(k audit.RegionKind) string {
+	if k == audit.RegionOther {
+		return "other"
+	}
 	return printable(strings.TrimPrefix(k.Label(), "the "))
 }
 
-// stateReason says in words why a process was not audited.
-func stateReason(s pagemap.State, sharesMM pagemap.PID) string {
+// StateReason says in words why a process was not audited.
+func StateReason(s pagemap.State, sharesMM pagemap.PID) string {
 	switch s {
 	case pagemap.StateAudited:
 		return "audited"

@@ -276,7 +276,7 @@ func (p *text) namespaces(r *audit.Report) {
 }
 
 func (p *text) undetermined(t *audit.Pages, c *audit.Capture) string {
-	why := "huge pages, or a kernel before 5.19"
+	why := "both wrote since, huge pages, or a kernel before 5.19"
 	if !c.FlagsVisible {
 		why = "/proc/kpageflags may not be read: run as root"
 	}

@@ -45,7 +45,7 @@ func (p *text) notAudited(r *audit.Report) {
 		if name != "" {
 			name = " (" + name + ")"
 		}
-		p.wrap(styleNone, fmt.Sprintf("%d%s ", m.PID, name), "  ", stateReason(m.State, m.SharesMM))
+		p.wrap(styleNone, fmt.Sprintf("%d%s ", m.PID, name), "  ", StateReason(m.State, m.SharesMM))
 	}
 	if n < len(list) {
 		p.plain(styleNone, others(len(list)-n))

@@ -274,7 +274,7 @@ func (p *text) eventChange(c *audit.Change, workers int64) {
 	}
 	if c.Compared() == 0 {
 		p.section("WHAT THE WRITES CHANGED")
-		p.wrap(styleNone, "", "", "Not known: snapshots hold no contents. cowaudit audit on the live family compares them, in memory; forktest does so around each event.")
+		p.wrap(styleNone, "", "", "Not known: contents were not compared when the second capture was taken (--contents compares them, in memory, and keeps only how many words differ).")
 		return
 	}
 	over := ""

@@ -29,7 +29,12 @@ type application struct {
 
 // commands lists the commands in the order of the help. One command, one file.
 func commands(a *application) []*cli.Command {
-	return []*cli.Command{}
+	return []*cli.Command{
+		auditCommand(a),
+		snapshotCommand(a),
+		diffCommand(a),
+		showCommand(a),
+	}
 }
 
 // run is the whole program: it runs the command that the arguments name and gives the exit code.

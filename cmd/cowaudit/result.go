@@ -1,0 +1,40 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/urfave/cli/v2"
+
+	"cowaudit/report"
+)
+
+// detailFlags are the options that say how much of a result text shows.
+func detailFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.BoolFlag{Name: "mappings", Usage: "list mappings too, not only kinds of regions"},
+		&cli.BoolFlag{Name: "all", Usage: "list every row: fold none into [N others]"},
+	}
+}
+
+// details gives what the options of detailFlags, and the output, say about text.
+func (o *output) details(c *cli.Context) report.Options {
+	r := report.Options{Color: o.Color(), Width: o.Width(), Mappings: c.Bool("mappings"), Runs: c.Bool("runs")}
+	if c.Bool("all") {
+		r.Top = -1
+	}
+	return r
+}
+
+// writeResult writes a result in the format that was asked for.
+func (o *output) writeResult(v any, r report.Options) error {
+	return o.Write(func(w io.Writer) error {
+		switch o.Format() {
+		case "json":
+			return report.JSON(w, v)
+		case "text":
+			return report.Text(w, v, r)
+		}
+		return fmt.Errorf("write %T: no format %q", v, o.Format())
+	})
+}
