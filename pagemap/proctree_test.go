@@ -1,16 +1,16 @@
 package pagemap
 
 import (
-	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
+
+	"cowaudit/internal/testkit"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,12 +18,7 @@ import (
 // buildTree compiles testdata/tree.c.
 func buildTree(t *testing.T) string {
 	t.Helper()
-	bin := filepath.Join(t.TempDir(), "tree")
-	out, err := exec.Command("gcc", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread", "-o", bin, "testdata/tree.c").CombinedOutput()
-	if err != nil {
-		t.Fatalf("compile testdata/tree.c: %v\n%s", err, out)
-	}
-	return bin
+	return testkit.CC(t, "testdata/tree.c")
 }
 
 // procTree is a running tree of processes.
@@ -36,52 +31,42 @@ type procTree struct {
 // process has gone.
 func startTree(t *testing.T, bin, spec string) procTree {
 	t.Helper()
-	cmd := exec.Command(bin, spec)
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
-	cmd.WaitDelay = 10 * time.Second
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	tree := procTree{root: PID(cmd.Process.Pid), pids: map[string]PID{}}
+	p := testkit.Start(t, bin, spec)
+	tree := procTree{root: PID(p.PID()), pids: map[string]PID{}}
 	var ends []*os.File
 	t.Cleanup(func() {
-		stdin.Close()
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("tree: %v\n%s", err, stderr.String())
+		p.CloseStdin()
+		if code := p.Wait(); code != 0 {
+			t.Errorf("tree: exit %d\n%s", code, p.Stderr())
 		}
 		for _, f := range ends {
 			awaitEnd(t, f)
 		}
 	})
-	lines := bufio.NewScanner(stdout)
-	for lines.Scan() {
-		if lines.Text() == "ready" {
+	for {
+		line, ok := p.Line()
+		if line == "ready" {
 			return tree
 		}
-		if lines.Text() == "failed" {
-			break
+		if !ok || line == "failed" {
+			t.Fatalf("no tree of %q", spec)
 		}
-		name, number, _ := strings.Cut(lines.Text(), " ")
+		name, number, _ := strings.Cut(line, " ")
 		pid, err := strconv.Atoi(number)
 		if err != nil {
-			t.Fatalf("tree printed %q", lines.Text())
+			t.Fatalf("tree printed %q", line)
 		}
 		tree.pids[name] = PID(pid)
-		if fd, err := unix.PidfdOpen(pid, 0); err == nil && pid > 2 { // 1 and 2 are of a namespace of its own
+		if pid <= 2 {
+			continue // of a pid namespace of its own
+		}
+		fd, err := unix.PidfdOpen(pid, 0)
+		if err == nil {
 			ends = append(ends, os.NewFile(uintptr(fd), name))
+		} else if !errors.Is(err, unix.ESRCH) {
+			t.Fatalf("pidfd of %s: %v", name, err)
 		}
 	}
-	t.Fatalf("no tree of %q: %v", spec, lines.Err())
-	return tree
 }
 
 // awaitEnd waits until the process of a pidfd has ended.
