@@ -140,4 +140,3 @@ func TestSameProcess(t *testing.T) {
 		t.Error("a process that is gone is the same")
 	}
 }
-

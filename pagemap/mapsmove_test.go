@@ -110,4 +110,3 @@ func TestMapsThatMove(t *testing.T) {
 		})
 	}
 }
-

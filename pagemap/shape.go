@@ -122,16 +122,21 @@ func (s *shaper) arena(i int) bool {
 		return false
 	}
 	for at := m.Start; at < m.End; at += arenaBytes {
-		if end := at + arenaBytes; end > m.End {
-			if g := s.guardAfter(i); g == nil || g.End < end {
-				return false
-			}
-		}
-		if !s.heapInfo(at) {
+		if !s.arenaHeap(i, at) {
 			return false
 		}
 	}
 	return true
+}
+
+// arenaHeap checks the 64 MiB at an address in mapping i: what is not in the mapping must follow it as ---p.
+func (s *shaper) arenaHeap(i int, at Addr) bool {
+	if end := at + arenaBytes; end > s.maps[i].End {
+		if g := s.guardAfter(i); g == nil || g.End < end {
+			return false
+		}
+	}
+	return s.heapInfo(at)
 }
 
 // heapInfo checks the start of a heap of a thread arena: its arena, the heap before it in that arena, its size and how

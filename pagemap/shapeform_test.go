@@ -99,12 +99,36 @@ func TestShapesByForm(t *testing.T) {
 				m.put(arena, uint64(arena)+0x30, 0, 64*mib, 64*mib)
 				m.put(arena+64*mib, 1, 2, 3, 4)
 			},
-			want: []Shape{"", ""},
+			want:  []Shape{"", ""},
+			parts: []ShapePart{{arena, arena + 64*mib, ShapeMallocArena}},
 		}, {
 			name: "first heap that names a heap before it",
 			maps: []Mapping{anon(arena-64*mib, arena-63*mib, "rw-p"), anon(arena, arena+mib, "rw-p"), anon(arena+mib, arena+64*mib, "---p")},
 			fill: func(m *fakeMemory) { m.put(arena, uint64(arena)+0x30, uint64(arena)-64*mib, 0x21000, mib) },
 			want: []Shape{"", "", ""},
+		}, {
+			name: "stack, arena and chunk in one mapping",
+			maps: []Mapping{anon(arena-0x8000, arena+64*mib+0x20000, "rw-p")},
+			fill: func(m *fakeMemory) {
+				m.put(arena-0x570, uint64(arena)-0x8000, 0x8000)
+				m.put(arena, uint64(arena)+0x30, 0, 64*mib, 64*mib)
+				m.put(arena+64*mib, 0, 0x20002)
+			},
+			want: []Shape{""},
+			parts: []ShapePart{
+				{arena - 0x8000, arena, ShapeThreadStack},
+				{arena, arena + 64*mib, ShapeMallocArena},
+				{arena + 64*mib, arena + 64*mib + 0x20000, ShapeMallocLarge},
+			},
+		}, {
+			name: "something, and an arena with its rest",
+			maps: []Mapping{anon(arena-0x8000, arena+mib, "rw-p"), anon(arena+mib, arena+64*mib, "---p")},
+			fill: func(m *fakeMemory) {
+				m.put(arena-0x8000, 1)
+				m.put(arena, uint64(arena)+0x30, 0, mib, mib)
+			},
+			want:  []Shape{"", ""},
+			parts: []ShapePart{{arena, arena + mib, ShapeMallocArena}},
 		}, {
 			name: "second heap that names no heap before it",
 			maps: []Mapping{anon(arena, arena+mib, "rw-p"), anon(arena+mib, arena+64*mib, "---p"), anon(arena+64*mib, arena+65*mib, "rw-p"), anon(arena+65*mib, arena+128*mib, "---p")},

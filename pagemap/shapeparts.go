@@ -13,55 +13,82 @@ type ShapePart struct {
 }
 
 // ShapeParts gives the parts of the mappings that [Shapes] left unknown and that are known in part: Ruby's heap pages and
-// malloc's mapped chunks often lie side by side in one mapping. The parts ascend and do not overlap; what lies between
-// them is unknown. Arguments and manner of reading are those of Shapes.
+// malloc's mapped chunks often lie side by side in one mapping, and a thread's stack right below an arena. The parts
+// ascend and do not overlap; what lies between them is unknown. Arguments and manner of reading are those of Shapes.
 func ShapeParts(maps []Mapping, mem io.ReaderAt, resident func(Addr) bool) []ShapePart {
-	s := shaper{maps: maps, mem: mem, resident: resident}
-	ruby := false
+	p := partFinder{shaper: shaper{maps: maps, mem: mem, resident: resident}}
 	for i := range maps {
-		ruby = ruby || maps[i].Shape == ShapeRubyHeap || strings.Contains(path.Base(maps[i].Path), "ruby")
+		p.ruby = p.ruby || maps[i].Shape == ShapeRubyHeap || strings.Contains(path.Base(maps[i].Path), "ruby")
 	}
-	var out []ShapePart
 	for i := range maps {
 		if m := &maps[i]; shapeless(m) && m.Shape == ShapeUnknown {
-			out = append(out, s.parts(m, ruby)...)
+			p.mapping(i)
 		}
 	}
-	return out
+	return p.parts
+}
+
+type partFinder struct {
+	shaper
+	ruby  bool // the process is a Ruby
+	parts []ShapePart
+}
+
+// mapping finds the arenas in mapping i, and walks what lies between them.
+func (p *partFinder) mapping(i int) {
+	m := &p.maps[i]
+	from := m.Start
+	for at := (m.Start + arenaBytes - 1) / arenaBytes * arenaBytes; at < m.End; at += arenaBytes {
+		if !p.arenaHeap(i, at) {
+			continue
+		}
+		p.walk(i, from, at)
+		from = min(at+arenaBytes, m.End)
+		p.parts = append(p.parts, ShapePart{at, from, ShapeMallocArena})
+	}
+	p.walk(i, from, m.End)
 }
 
 // mmapThreshold is the size from which malloc maps a block by default (glibc, DEFAULT_MMAP_THRESHOLD).
 const mmapThreshold = 128 << 10
 
-// parts walks one mapping. Chunks are believed where they lead to the mapping's end or to a heap page, which names itself,
-// and else when they are as large as malloc's mapped blocks usually are: the first such block of a process tends to lie
-// right below what the loader mapped for itself. Behind something unknown only heap pages are looked for, and only in a
-// Ruby.
-func (s *shaper) parts(m *Mapping, ruby bool) []ShapePart {
-	var out []ShapePart
-	for at := m.Start; at < m.End; {
+// walk goes through a stretch of mapping i. Chunks are believed where they lead to the end of the stretch or to a heap
+// page, which names itself, and else when they are as large as malloc's mapped blocks usually are: the first such block
+// of a process tends to lie right below what the loader mapped for itself. Behind something unknown only heap pages are
+// looked for, and only in a Ruby.
+func (p *partFinder) walk(i int, at, stop Addr) {
+	if at < stop {
+		var g *Mapping
+		if at == p.maps[i].Start {
+			g = p.guardBefore(i)
+		}
+		if p.threadBlocks(&Mapping{Start: at, End: stop}, g) {
+			p.parts = append(p.parts, ShapePart{at, stop, ShapeThreadStack})
+			return
+		}
+	}
+	for at < stop {
 		end := at
-		for size := s.rubyPage(at); size != 0 && end+size <= m.End; size = s.rubyPage(end) {
+		for size := p.rubyPage(at); size != 0 && end+size <= stop; size = p.rubyPage(end) {
 			end += size
 		}
 		if end > at {
-			out = append(out, ShapePart{at, end, ShapeRubyHeap})
+			p.parts = append(p.parts, ShapePart{at, end, ShapeRubyHeap})
 			at = end
 			continue
 		}
-		if end = s.chunks(at, m.End); end > at && (end == m.End || end-at >= mmapThreshold || s.rubyPage(end) != 0) {
-			out = append(out, ShapePart{at, end, ShapeMallocLarge})
+		if end = p.chunks(at, stop); end > at && (end == stop || end-at >= mmapThreshold || p.rubyPage(end) != 0) {
+			p.parts = append(p.parts, ShapePart{at, end, ShapeMallocLarge})
 			at = end
 			continue
 		}
-		if !ruby {
+		if !p.ruby {
 			break
 		}
-		for at = nextMultiple(at, rubyPageSmall); at < m.End && s.rubyPage(at) == 0; {
+		for at = nextMultiple(at, rubyPageSmall); at < stop && p.rubyPage(at) == 0; {
 			at = nextMultiple(at, rubyPageSmall)
 		}
 	}
-	return out
 }
 
 // nextMultiple gives the first multiple of n above a.
