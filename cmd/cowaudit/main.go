@@ -30,10 +30,12 @@ type application struct {
 // commands lists the commands in the order of the help. One command, one file.
 func commands(a *application) []*cli.Command {
 	return []*cli.Command{
+		demoCommand(a),
 		auditCommand(a),
 		snapshotCommand(a),
 		diffCommand(a),
 		showCommand(a),
+		demoServerCommand(a),
 	}
 }
 

@@ -19,10 +19,12 @@ type Server struct {
 	stdin io.Closer
 }
 
-// Start runs a command that calls [Serve] on its standard input and output, and returns when all of its workers have
-// done their part and hold still. Close it in any case. Cancelling ctx kills the server, and its workers with it.
-func Start(ctx context.Context, name string, args ...string) (*Server, error) {
-	cmd := exec.CommandContext(ctx, name, args...)
+// Start runs a program that calls [Serve] on its standard input and output, and returns when all of its workers have
+// done their part and hold still. argv holds its name too. Close it in any case. Cancelling ctx kills the server, and its
+// workers with it.
+func Start(ctx context.Context, path string, argv ...string) (*Server, error) {
+	cmd := exec.CommandContext(ctx, path)
+	cmd.Args = argv
 	return start(cmd)
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"cowaudit/internal/testkit"
 	"cowaudit/pagemap"
 )
 
@@ -25,7 +26,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	testkit.Main(m)
 }
 
 func startTest(t *testing.T) *Server {
@@ -188,7 +189,7 @@ func TestWorkersEndWithTheMaster(t *testing.T) {
 
 // TestStartReportsWhatTheServerSaid runs something else in place of the server.
 func TestStartReportsWhatTheServerSaid(t *testing.T) {
-	_, err := Start(context.Background(), "/bin/sh", "-c", "echo cannot serve here >&2; exit 7")
+	_, err := Start(context.Background(), "/bin/sh", "sh", "-c", "echo cannot serve here >&2; exit 7")
 	if err == nil || !strings.Contains(err.Error(), "cannot serve here") || !strings.Contains(err.Error(), "exit status 7") {
 		t.Fatalf("got error %v", err)
 	}
