@@ -35,9 +35,6 @@ func usageErrorf(format string, args ...any) error {
 	return &codedError{exitUsage, fmt.Errorf(format, args...)}
 }
 
-// gateError is a gate that did not let pass.
-func gateError(err error) error { return &codedError{exitGateFailed, err} }
-
 // remedyError is an error with what the user can do about it.
 type remedyError struct {
 	err    error

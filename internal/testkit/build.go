@@ -29,7 +29,7 @@ func Binary(t testing.TB) string {
 
 var product = sync.OnceValues(func() (string, error) {
 	return built(func(out string) error {
-		cmd := exec.Command("go", "build", "-o", out, "cowaudit/cmd/cowaudit")
+		cmd := exec.Command("go", "build", "-buildvcs=false", "-o", out, "cowaudit/cmd/cowaudit")
 		cmd.Env = append(plainEnv(), "CGO_ENABLED=0")
 		if b, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("build cmd/cowaudit: %w\n%s", err, b)

@@ -1,0 +1,75 @@
+# cowaudit's make targets. `make` lists them.
+
+GO ?= go
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
+FUZZTIME ?= 60s
+SOAK ?= 60s
+TEST ?= ./...
+TESTFLAGS ?= -timeout 20m
+
+# Reproducers that live outside of this repository; tests of them need the folder.
+ifneq ($(wildcard ../shared/cases/cow.h),)
+COWAUDIT_CASES ?= $(abspath ../shared/cases)
+export COWAUDIT_CASES
+endif
+
+# The product is built without cgo, statically; only the race detector needs cgo.
+export CGO_ENABLED = 0
+
+pure = ./audit/... ./report/... ./pagemap/... ./forktest/... ./cmd/... ./internal/testkit/...
+staticcheck = $(GO) tool -modfile=internal/tools/go.mod staticcheck
+
+.DEFAULT_GOAL := help
+.PHONY: help build demo test check fmt vet lint repocheck race generate bench fuzz soak rubies clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+build: ## build bin/cowaudit, a static binary
+	$(GO) build -trimpath -buildvcs=false -ldflags '-s -w -X main.release=$(VERSION)' -o bin/cowaudit ./cmd/cowaudit
+
+demo: build ## measure a built-in server, then Ruby (installs Debian's where none is found and it may)
+	scripts/demo.sh bin/cowaudit
+
+test: build $(if $(COWAUDIT_REQUIRE),rubies) ## run the tests; with COWAUDIT_REQUIRE=1 none may be skipped
+	$(GO) test $(TESTFLAGS) $(TEST)
+
+check: fmt vet lint repocheck race ## formatting, vet, staticcheck, the project's own rules, race detector
+
+fmt: ## complain about files that are not formatted
+	@files=$$(gofmt -l $$($(GO) list -f '{{.Dir}}' ./...)); \
+	if [ -n "$$files" ]; then echo "not formatted (gofmt -w):" $$files >&2; exit 1; fi
+
+vet: ## go vet
+	$(GO) vet ./...
+
+lint: ## staticcheck, of the version in internal/tools/go.mod
+	$(staticcheck) ./...
+
+repocheck: ## the project's own rules: imports, file sizes, documents
+	$(GO) test -count=1 ./internal/repocheck
+
+race: ## tests under the race detector (needs gcc)
+	CGO_ENABLED=1 $(GO) test -race -short $(TESTFLAGS) $(pure)
+
+generate: ## make what is generated anew
+	$(GO) generate ./...
+
+bench: build ## measure the cost of reading against a plain reader (root, gcc); BENCH=NAME for some cases
+	$(GO) run ./bench $(BENCH)
+
+fuzz: ## fuzz each parser for FUZZTIME (60s)
+	@grep -rno --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' pagemap audit report forktest internal cmd | \
+	while IFS=: read -r file _ decl; do \
+		target=$${decl#func }; echo "== $$(dirname $$file) $$target"; \
+		$(GO) test "./$$(dirname $$file)" -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) || exit 1; \
+	done
+
+soak: ## audit in a loop for SOAK (60s) under a storm of forks, exits and mappings
+	COWAUDIT_SOAK=$(SOAK) $(GO) test -count=1 -v -timeout 60m -run Storm ./internal/storm
+
+rubies: ## Debian's Rubies 3.3 and 3.4 as trees in .rubies, for tests (root, debootstrap)
+	scripts/rubies.sh
+
+clean: ## remove bin; .rubies stays
+	rm -rf bin
