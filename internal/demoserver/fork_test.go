@@ -90,11 +90,16 @@ func grow(depth int) byte {
 	return grow(depth-1) + b[depth]
 }
 
+// end is the address behind the last region.
+func (s *server) end() uintptr {
+	last := len(s.starts) - 1
+	return s.starts[last] + uintptr(s.model.shapes[last].pages)*s.memory.Page
+}
+
 // unmap gives back what newMemory mapped.
 func (s *server) unmap(t *testing.T) {
 	t.Helper()
-	start := s.starts[0] - s.memory.Page
-	end := s.starts[len(s.starts)-1] + uintptr(s.model.shapes[len(s.starts)-1].pages+1)*s.memory.Page
+	start, end := s.starts[0]-s.memory.Page, s.end()+s.memory.Page
 	if _, _, errno := unix.RawSyscall(unix.SYS_MUNMAP, start, end-start, 0); errno != 0 {
 		t.Fatalf("munmap: %v", errno)
 	}

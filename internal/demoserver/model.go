@@ -2,6 +2,7 @@ package demoserver
 
 import (
 	"fmt"
+	"slices"
 
 	"cowaudit/internal/demoserver/child"
 )
@@ -40,6 +41,7 @@ type model struct {
 
 type modelProc struct {
 	regions [][]modelPage
+	written []bool        // for each region, whether it ever held a page of its own
 	forked  [][]modelPage // as they were at the fork; nil for the master
 }
 
@@ -58,7 +60,7 @@ const (
 
 func newModel(shapes []shape) *model {
 	m := &model{shapes: shapes, refs: make([]int, frameFirst)}
-	p := &modelProc{}
+	p := &modelProc{written: make([]bool, len(shapes))}
 	for _, s := range shapes {
 		p.regions = append(p.regions, make([]modelPage, s.pages))
 	}
@@ -66,15 +68,15 @@ func newModel(shapes []shape) *model {
 	return m
 }
 
-// fork adds a worker. Page tables of shared memory are not copied: they can be filled again (mm/memory.c,
-// vma_needs_copy).
+// fork adds a worker. What can be filled again is not copied: page tables of shared memory, and of a mapping that was
+// only ever read (mm/memory.c, vma_needs_copy).
 func (m *model) fork() {
-	c := &modelProc{}
-	for _, pages := range m.procs[0].regions {
+	c := &modelProc{written: slices.Clone(m.procs[0].written)}
+	for r, pages := range m.procs[0].regions {
 		now := make([]modelPage, len(pages))
 		for i, p := range pages {
 			switch {
-			case p.frame == frameFile:
+			case p.frame == frameFile, p.frame == frameZero && !m.procs[0].written[r]:
 				continue
 			case p.frame >= frameFirst:
 				m.refs[p.frame]++
@@ -82,7 +84,7 @@ func (m *model) fork() {
 			now[i] = p
 		}
 		c.regions = append(c.regions, now)
-		c.forked = append(c.forked, append([]modelPage(nil), now...))
+		c.forked = append(c.forked, slices.Clone(now))
 	}
 	m.procs = append(m.procs, c)
 }
@@ -111,6 +113,7 @@ func (m *model) do(proc int, o child.Order) error {
 				m.release(p)
 				p.frame = len(m.refs)
 				m.refs = append(m.refs, 1)
+				m.procs[proc].written[o.Region] = true
 			}
 			p.words = int(o.Words)
 		case child.OpRead:
