@@ -11,13 +11,14 @@ type Failure struct {
 	Run    int      // 1 is the first
 	What   string   // what happened, and what the subject was doing
 	Remedy string   // "" where there is none to give
+	Last   string   // the line of the application's output that says most; "" where there is none, or What says it all
 	Output []string // the last lines that the application wrote, oldest first
 }
 
 func (f *Failure) Error() string {
 	s := fmt.Sprintf("run %d: %s", f.Run, f.What)
-	if n := len(f.Output); n > 0 {
-		s += fmt.Sprintf("; its last output: %q", f.Output[n-1])
+	if f.Last != "" {
+		s += fmt.Sprintf("; its last output: %q", f.Last)
 	}
 	if f.Remedy != "" {
 		s += ": " + f.Remedy

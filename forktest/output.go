@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -21,9 +22,13 @@ const (
 // tail keeps the last lines that the application wrote to its standard output and standard error.
 type tail struct {
 	lines []string
+	crash string // the last line that begins a report of a crash, which may be longer than what is kept
 	part  []byte
 	long  bool // the rest of the line is dropped
 }
+
+// crashes are what a runtime's report of its own crash begins with.
+var crashes = []string{"[BUG] ", "Fatal Python error: ", "FATAL: ", "panic: "}
 
 func (t *tail) Write(b []byte) (int, error) {
 	n := len(b)
@@ -53,6 +58,9 @@ func (t *tail) end() {
 	}
 	if strings.TrimSpace(s) != "" {
 		t.lines = append(t.lines, s)
+		if slices.ContainsFunc(crashes, func(c string) bool { return strings.Contains(s, c) }) {
+			t.crash = s
+		}
 	}
 	if len(t.lines) > tailLines {
 		t.lines = t.lines[len(t.lines)-tailLines:]
@@ -60,12 +68,29 @@ func (t *tail) end() {
 	t.part, t.long = t.part[:0], false
 }
 
-// last gives the lines kept, an unfinished one included.
+// last gives the lines kept, an unfinished one included, and before them the line that began the report of a crash.
 func (t *tail) last() []string {
 	if len(t.part) > 0 {
 		t.end()
 	}
-	return append([]string(nil), t.lines...)
+	if t.crash != "" && !slices.Contains(t.lines, t.crash) {
+		return append([]string{t.crash, "…"}, t.lines...)
+	}
+	return slices.Clone(t.lines)
+}
+
+// word gives the one line that says most: that of a crash, else the last that is not a frame of a Ruby backtrace.
+func (t *tail) word() string {
+	lines := t.last()
+	if t.crash != "" {
+		return t.crash
+	}
+	for i := len(lines) - 1; i >= 0; i-- {
+		if !strings.HasPrefix(strings.TrimLeft(lines[i], " "), "from ") {
+			return lines[i]
+		}
+	}
+	return ""
 }
 
 // printable leaves out what could move a terminal's cursor or change its colours.

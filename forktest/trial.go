@@ -99,7 +99,8 @@ func (t *trial) enter(phase string) {
 // fail makes the Failure of this run, with the last words of the application.
 func (t *trial) fail(remedy, format string, args ...any) error {
 	t.watch.output.drain() // a failure is being told already
-	return &Failure{Run: t.seq, What: fmt.Sprintf(format, args...), Remedy: remedy, Output: t.watch.output.tail.last()}
+	said := &t.watch.output.tail
+	return &Failure{Run: t.seq, What: fmt.Sprintf(format, args...), Remedy: remedy, Last: said.word(), Output: said.last()}
 }
 
 // order sends a line to the parent.
@@ -116,8 +117,8 @@ func (t *trial) expect(ctx context.Context, from pagemap.PID, words ...string) (
 		case err == nil:
 			return a, t.accept(&a, from, words)
 		case errors.As(err, &ended):
-			if ended.proc == t.started && t.parent != nil && t.parent != t.started {
-				continue // a wrapper that did its work
+			if ended.proc == t.started && t.leftOthers() {
+				continue
 			}
 			return a, t.ended(ended.proc)
 		case errors.Is(err, errTimeout):
@@ -128,6 +129,16 @@ func (t *trial) expect(ctx context.Context, from pagemap.PID, words ...string) (
 			return a, err
 		}
 	}
+}
+
+// leftOthers reports whether what was started has ended as a wrapper does that has done its work: the process that speaks is
+// another one, or the channel is still held by one that may yet speak.
+func (t *trial) leftOthers() bool {
+	if t.parent != nil {
+		return t.parent != t.started
+	}
+	ws, ok := exitStatus(t.started.pid)
+	return ok && ws == 0 && !t.watch.link.closed
 }
 
 // accept checks an answer.
@@ -156,7 +167,12 @@ func (t *trial) raised(a *answer) error {
 	if class == "" {
 		class = "an error"
 	}
-	return t.fail("", "%s%s while %s: %s", firstLine(class), where, t.phase, firstLine(text))
+	err := t.fail("", "%s%s while %s: %s", firstLine(class), where, t.phase, firstLine(text))
+	var f *Failure
+	if errors.As(err, &f) && class != "SystemExit" {
+		f.Last = "" // what comes last there is the rest of the same error
+	}
+	return err
 }
 
 // ended tells the end of a process that should be there.

@@ -89,13 +89,22 @@ module CowauditHarness
     rescue SystemExit => e
       fail_with("SystemExit", "the application called exit(#{e.status})", e)
     rescue Exception => e # rubocop:disable Lint/RescueException
-      $stderr.puts(e.full_message(highlight: false, order: :top)) rescue nil
+      show(e)
       fail_with(e.class.name.to_s, e.message.to_s, e)
     end
 
+    # Prints an exception without the frames of this file.
+    def show(error)
+      error.set_backtrace(error.backtrace.reject { |l| l.start_with?("cowaudit-harness:", "-e:") }) if error.backtrace
+      $stderr.puts(error.full_message(highlight: false, order: :top))
+    rescue StandardError
+      nil # it is told in one line all the same
+    end
+
     def fail_with(kind, message, error)
-      at = error && error.backtrace_locations.to_a.find { |l| !l.path.to_s.start_with?("cowaudit-") }
-      say("error", { "class" => kind, "message" => message }.merge(at ? { "at" => "#{at.path}:#{at.lineno}" } : {}))
+      at = error && error.backtrace_locations.to_a.map { |l| "#{l.path}:#{l.lineno}" }
+                         .find { |l| !l.start_with?("cowaudit-harness:", "-e:", "<internal:") }
+      say("error", { "class" => kind, "message" => message }.merge(at ? { "at" => at } : {}))
       exit!(1)
     end
 
@@ -200,6 +209,7 @@ module CowauditHarness
         end
       end
     rescue Exception => e # rubocop:disable Lint/RescueException
+      show(e)
       fail_with(e.class.name.to_s, e.message.to_s, e)
     end
 
