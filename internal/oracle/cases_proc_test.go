@@ -16,15 +16,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"cowaudit/audit"
+	"cowaudit/internal/testkit"
 	"cowaudit/pagemap"
 )
 
 // Reproducers about what /proc answers.
-
-func casePython(t *testing.T, file string, args ...string) *staged {
-	t.Helper()
-	return start(t, t.TempDir(), nil, append([]string{"/usr/bin/python3", filepath.Join(casesDir(t), file)}, args...)...)
-}
 
 // Case 20: the script shows what the kernel answers; that cowaudit takes each answer for what it is, is shown on workloads
 // that hold still.
@@ -50,7 +46,7 @@ func TestCase20DeadAndOddPIDs(t *testing.T) {
 	t.Run("kernel thread", func(t *testing.T) {
 		st, err := proc.Stat(2)
 		if err != nil || !st.KernelThread() {
-			require(t, "a kernel thread with PID 2")
+			testkit.Missing(t, "a kernel thread with PID 2")
 		}
 		r := share(t, snapshot(t, pagemap.Options{}, 2, pagemap.PID(os.Getpid())), nil)
 		if p := process(t, r, 2); p.State != pagemap.StateKernelThread || p.Pages != (audit.Pages{}) {
@@ -187,7 +183,7 @@ func TestCase22MapsNames(t *testing.T) {
 // Case 23: smaps captures that broke other parsers.
 func TestCase23SmapsFixtures(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join(casesDir(t), "fixtures")
+	dir := filepath.Join(testkit.Cases(t), "fixtures")
 	for _, name := range []string{"smaps-x86-mixed", "smaps-arm64-64k"} {
 		t.Run(name, func(t *testing.T) {
 			text, err := os.ReadFile(filepath.Join(dir, name+".txt"))
@@ -296,7 +292,7 @@ func TestCase30PIDNamespace(t *testing.T) {
 	want := sums(audit.Pages{Shared: 70, Copied: 30, CopiedByWorker: 30, Private: 30})
 	samePages(t, "worker, from outside", process(t, r, st.pids[1]).Pages, want)
 
-	bin := product(t)
+	bin := testkit.Binary(t)
 	out, err := exec.Command("nsenter", "-t", fmt.Sprint(st.pids[0]), "-p", "-m", "--", bin, "audit", "--format", "json",
 		"--range", rangeArg(rng), "1").Output()
 	if err != nil {

@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"cowaudit/audit"
+	"cowaudit/internal/testkit"
 	"cowaudit/pagemap"
 )
 
@@ -102,38 +104,16 @@ func (s step) check(t *testing.T, got audit.Copied) {
 	}
 }
 
-// rubyRoot gives the tree of another Ruby than the system's: named by RUBY33_ROOT and RUBY34_ROOT, or as make rubies puts it.
-func rubyRoot(version string) string {
-	if root := os.Getenv("RUBY" + version[:1] + version[2:] + "_ROOT"); root != "" {
-		return root
-	}
-	root, err := filepath.Abs(filepath.Join("..", "..", ".rubies", version))
-	if err != nil {
-		return ""
-	}
-	if _, err := os.Stat(filepath.Join(root, "usr", "bin", "ruby"+version)); err != nil {
-		return ""
-	}
-	return root
-}
-
+// caseRuby starts a reproducer in Ruby, in the tree of its version.
 func caseRuby(t *testing.T, version string, script string, args ...string) *staged {
 	t.Helper()
-	dir := casesDir(t)
-	argv := []string{filepath.Join(dir, "rb.sh"), version, script}
 	var env []string
-	if version == "3.1" {
-		if _, err := os.Stat("/usr/bin/ruby3.1"); err != nil {
-			require(t, "ruby3.1")
+	for _, r := range testkit.Rubies(t) {
+		if r.Tree != "" {
+			env = append(env, "RUBY"+strings.ReplaceAll(r.Version, ".", "")+"_ROOT="+r.Tree)
 		}
-	} else {
-		root := rubyRoot(version)
-		if root == "" {
-			require(t, "a tree of Ruby "+version+" (make rubies)")
-		}
-		env = append(env, "RUBY"+version[:1]+version[2:]+"_ROOT="+root)
 	}
-	return start(t, t.TempDir(), env, append(argv, args...)...)
+	return start(t, env, append([]string{filepath.Join(testkit.Cases(t), "rb.sh"), version, script}, args...)...)
 }
 
 func TestCase34RubyPromote(t *testing.T) {
@@ -288,9 +268,9 @@ func TestCase40PythonRefcount(t *testing.T) {
 				t.Parallel()
 				bin := python(version)
 				if bin == "" {
-					require(t, "python "+version)
+					testkit.Missing(t, "Python "+version)
 				}
-				s := start(t, t.TempDir(), nil, bin, filepath.Join(casesDir(t), "40-python-refcount.py"), mode)
+				s := start(t, nil, bin, filepath.Join(testkit.Cases(t), "40-python-refcount.py"), mode)
 				follow(t, s, []step{
 					{to: "idle-order", pid: 1},
 					{to: "child-did-" + mode, pid: 1, worker: w, reference: &window{}},

@@ -1,25 +1,16 @@
 package oracle
 
 import (
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"cowaudit/audit"
+	"cowaudit/internal/testkit"
 	"cowaudit/pagemap"
 )
 
 // Reproducers that start real servers.
-
-func requireProgram(t *testing.T, what string, paths ...string) {
-	t.Helper()
-	for _, p := range paths {
-		if _, err := os.Stat(p); err != nil {
-			require(t, what)
-		}
-	}
-}
 
 // sharedMemory sums the mappings that are shared memory.
 func sharedMemory(p *audit.Process) (n int, pages audit.Pages) {
@@ -43,7 +34,7 @@ func onlyFile(t *testing.T, what string, p audit.Pages) {
 func TestCase06SharedMaps(t *testing.T) {
 	requireFrames(t)
 	t.Parallel()
-	s := start(t, t.TempDir(), nil, compiled(t, casesDir(t)+"/06-shared-maps.c"))
+	s := caseC(t, "06-shared-maps.c")
 	names := []string{"anon-shared", "memfd", "sysv", "tmpfs-unlinked"}
 	paths := map[string]string{"anon-shared": "/dev/zero (deleted)", "memfd": "/memfd:case cache (deleted)",
 		"sysv": "/SYSV00000000 (deleted)", "tmpfs-unlinked": "/dev/shm/case06.tmp (deleted)"}
@@ -79,8 +70,7 @@ func TestCase06SharedMaps(t *testing.T) {
 }
 
 func TestCase42Postgres(t *testing.T) {
-	requireFrames(t)
-	requireProgram(t, "PostgreSQL 15", "/usr/lib/postgresql/15/bin/postgres")
+	testkit.Require(t, "pagemap", "kpageflags", "postgres")
 	t.Parallel()
 	s := casePython(t, "42-postgres-backend.py")
 	two := s.to("two-backends")
@@ -131,8 +121,7 @@ func TestCase42Postgres(t *testing.T) {
 }
 
 func TestCase43PHP(t *testing.T) {
-	requireFrames(t)
-	requireProgram(t, "php-fpm 8.2", "/usr/sbin/php-fpm8.2")
+	testkit.Require(t, "pagemap", "kpageflags", "php-fpm")
 	t.Parallel()
 	s := casePython(t, "43-php-fpm-opcache.py")
 	var snaps []*pagemap.Snapshot
@@ -191,8 +180,7 @@ func TestCase43PHP(t *testing.T) {
 }
 
 func TestCase44Gunicorn(t *testing.T) {
-	requireFrames(t)
-	requireProgram(t, "gunicorn", "/usr/bin/gunicorn")
+	testkit.Require(t, "pagemap", "kpageflags", "gunicorn")
 	for mode, w := range map[string][2]window{
 		"plain":  {{1948, 1966}, {3136, 3136}},
 		"freeze": {{61, 61}, {3137, 3137}},
@@ -212,7 +200,7 @@ func TestCase44Gunicorn(t *testing.T) {
 func TestCase28ParentExits(t *testing.T) {
 	requireFrames(t)
 	t.Parallel()
-	s := start(t, t.TempDir(), nil, compiled(t, casesDir(t)+"/28-parent-exits.c"))
+	s := caseC(t, "28-parent-exits.c")
 	alive := s.to("middle-alive")
 	rng := alive.regions["R"]
 	r := share(t, snapshot(t, pagemap.Options{}, alive.pids...), &rng)

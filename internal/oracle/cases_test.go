@@ -2,8 +2,6 @@ package oracle
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"cowaudit/audit"
@@ -48,25 +46,14 @@ type caseWant struct {
 	stages []stageWant
 }
 
-// casesDir is the folder of the reproducers.
-func casesDir(t *testing.T) string {
-	t.Helper()
-	dir := os.Getenv("COWAUDIT_CASES")
-	if dir == "" {
-		require(t, "cases")
-	}
-	return dir
-}
-
 func TestCasesOfAccounting(t *testing.T) {
 	requireFrames(t)
-	dir := casesDir(t)
 	for _, c := range accountingCases {
 		t.Run(c.file, func(t *testing.T) {
 			if !c.alone {
 				t.Parallel()
 			}
-			runCase(t, start(t, t.TempDir(), nil, compiled(t, filepath.Join(dir, c.file))), c.stages)
+			runCase(t, caseC(t, c.file), c.stages)
 		})
 	}
 }

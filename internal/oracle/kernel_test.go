@@ -10,30 +10,35 @@ import (
 	"testing"
 	"time"
 	"unsafe"
+
+	"cowaudit/internal/testkit"
 )
+
+// requireFrames wants what every comparison of page tables needs.
+func requireFrames(t *testing.T) {
+	t.Helper()
+	testkit.Require(t, "pagemap", "kpageflags", "kpagecount")
+}
 
 // What tests change for the whole machine, and put back: swap, huge pages, KSM. Tests that use these do not run in parallel.
 
 // swapOn gives the machine a swap file for the length of the test.
 func swapOn(t *testing.T) {
 	t.Helper()
+	testkit.Require(t, "swap")
 	file := filepath.Join(t.TempDir(), "swap")
 	if err := os.WriteFile(file, make([]byte, 64<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	mkswap, err := exec.LookPath("mkswap")
-	if err != nil {
-		mkswap = "/sbin/mkswap"
-	}
-	if out, err := exec.Command(mkswap, file).CombinedOutput(); err != nil {
-		require(t, "swap ("+err.Error()+": "+string(out)+")")
+	if out, err := exec.Command(testkit.Program(t, "mkswap"), file).CombinedOutput(); err != nil {
+		t.Fatalf("mkswap: %v\n%s", err, out)
 	}
 	path, err := syscall.BytePtrFromString(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, _, no := syscall.Syscall(syscall.SYS_SWAPON, uintptr(unsafe.Pointer(path)), 0, 0); no != 0 {
-		require(t, "swap (swapon: "+no.Error()+")")
+		testkit.Missing(t, "swap: swapon: "+no.Error())
 	}
 	t.Cleanup(func() {
 		if _, _, no := syscall.Syscall(syscall.SYS_SWAPOFF, uintptr(unsafe.Pointer(path)), 0, 0); no != 0 {
@@ -47,10 +52,10 @@ func setting(t *testing.T, file, value string) {
 	t.Helper()
 	old, err := os.ReadFile(file)
 	if err != nil {
-		require(t, file)
+		testkit.Missing(t, file)
 	}
 	if err := os.WriteFile(file, []byte(value), 0o644); err != nil {
-		require(t, file+" ("+err.Error()+")")
+		testkit.Missing(t, file+": "+err.Error())
 	}
 	t.Cleanup(func() {
 		if err := os.WriteFile(file, []byte(strings.TrimSpace(string(old))), 0o644); err != nil {

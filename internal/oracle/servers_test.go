@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"cowaudit/internal/testkit"
 	"cowaudit/pagemap"
 )
 
@@ -30,17 +31,6 @@ var servers = []server{
 	{"ruby", 2, ruby, "ready"},
 }
 
-func findProgram(t *testing.T, names ...string) string {
-	t.Helper()
-	for _, n := range names {
-		if p, err := exec.LookPath(n); err == nil {
-			return p
-		}
-	}
-	require(t, names[0])
-	return ""
-}
-
 func write(t *testing.T, dir, name, text string) string {
 	t.Helper()
 	p := filepath.Join(dir, name)
@@ -51,16 +41,16 @@ func write(t *testing.T, dir, name, text string) string {
 }
 
 func redis(t *testing.T, dir string) *exec.Cmd {
-	return exec.Command(findProgram(t, "redis-server"), "--port", "0", "--unixsocket", filepath.Join(dir, "socket"), "--save", "", "--dir", dir)
+	return exec.Command(testkit.Program(t, "redis"), "--port", "0", "--unixsocket", filepath.Join(dir, "socket"), "--save", "", "--dir", dir)
 }
 
 func postgres(t *testing.T, dir string) *exec.Cmd {
-	bins, _ := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
+	testkit.Require(t, "root")
+	bin := filepath.Dir(testkit.Program(t, "postgres"))
 	u, err := user.Lookup("postgres")
-	if len(bins) == 0 || err != nil {
-		require(t, "postgres")
+	if err != nil {
+		testkit.Missing(t, err.Error())
 	}
-	bin := filepath.Dir(bins[len(bins)-1])
 	uid, _ := strconv.Atoi(u.Uid)
 	gid, _ := strconv.Atoi(u.Gid)
 	run := filepath.Join(dir, "run")
@@ -69,7 +59,7 @@ func postgres(t *testing.T, dir string) *exec.Cmd {
 	}
 	for _, d := range []string{dir, run} {
 		if err := os.Chown(d, uid, gid); err != nil {
-			require(t, "postgres (chown: "+err.Error()+")")
+			t.Fatal(err)
 		}
 	}
 	as := &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
@@ -86,19 +76,19 @@ func postgres(t *testing.T, dir string) *exec.Cmd {
 }
 
 func phpFPM(t *testing.T, dir string) *exec.Cmd {
-	bin := findProgram(t, "php-fpm8.2", "php-fpm8.4", "php-fpm8.3", "php-fpm8.1", "php-fpm")
+	bin := testkit.Program(t, "php-fpm")
 	conf := write(t, dir, "fpm.conf", "[global]\nerror_log="+dir+"/log\ndaemonize=no\n[w]\nlisten="+dir+"/socket\nuser=root\ngroup=root\npm=static\npm.max_children=2\n")
 	return exec.Command(bin, "-n", "-R", "-F", "-y", conf)
 }
 
 func gunicorn(t *testing.T, dir string) *exec.Cmd {
-	bin := findProgram(t, "gunicorn")
+	bin := testkit.Program(t, "gunicorn")
 	write(t, dir, "app.py", "ROWS = [{'id': i, 'name': f'row {i}'} for i in range(50_000)]\ndef app(env, start):\n    start('200 OK', [])\n    return [b'ok']\n")
 	return exec.Command(bin, "--bind", "unix:"+filepath.Join(dir, "socket"), "--workers", "2", "--preload", "--worker-tmp-dir", dir, "app:app")
 }
 
 func ruby(t *testing.T, dir string) *exec.Cmd {
-	bin := findProgram(t, "ruby")
+	bin := testkit.Program(t, "ruby")
 	script := write(t, dir, "server.rb", "KEEP = Array.new(200_000) { |i| [i, \"value #{i}\"] }\nr, = IO.pipe\n"+
 		"2.times { fork { GC.start; File.write(File.join(ARGV[0], \"worker#{$$}\"), ''); r.read } }\n"+
 		"sleep 0.01 until Dir[File.join(ARGV[0], 'worker*')].size == 2\nFile.write(File.join(ARGV[0], 'ready'), '')\nr.read\n")

@@ -60,11 +60,13 @@ func runWork(t *testing.T, w work) {
 	}
 	s := pages(t, w.statements...)
 	taken := map[string]*pagemap.Snapshot{}
+	var st stage
 	for _, want := range w.stages {
-		st, ok := s.next()
+		var ok bool
+		st, ok = s.next()
 		if !ok {
 			s.finish()
-			t.Fatalf("no stage %s: %q", want.name, s.notes)
+			t.Fatalf("no stage %s: %q", want.name, s.Notes())
 		}
 		if st.name != want.name {
 			t.Fatalf("stage %s, want %s", st.name, want.name)
@@ -79,7 +81,7 @@ func runWork(t *testing.T, w work) {
 	whole := share(t, last, nil)
 	for name, kind := range w.kinds {
 		m := one(t, name, whole.Family[0].Mappings, func(m audit.Mapping) bool {
-			return m.Start <= s.regions[name].Start && m.End >= s.regions[name].End
+			return m.Start <= st.regions[name].Start && m.End >= st.regions[name].End
 		})
 		if m.Region != kind {
 			t.Errorf("%s lies in %s, want %s", name, m.Region, kind)

@@ -41,7 +41,7 @@ __attribute__((noreturn, unused)) static void skip(const char *what) {
 	_exit(77);
 }
 
-static void hold(void) {
+__attribute__((unused)) static void hold(void) {
 	const char *h = getenv("HOLD");
 	char c;
 	if (h && !strcmp(h, "1"))
