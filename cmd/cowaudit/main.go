@@ -35,6 +35,7 @@ func commands(a *application) []*cli.Command {
 		snapshotCommand(a),
 		diffCommand(a),
 		showCommand(a),
+		forktestCommand(a),
 		demoServerCommand(a),
 	}
 }
