@@ -104,7 +104,7 @@ func TestStorm(t *testing.T) {
 
 func (s *soak) capture(o pagemap.Options) (*pagemap.Capture, bool) {
 	s.t.Helper()
-	procs, _, err := proc.Family([]pagemap.PID{s.root}, pagemap.FamilyOptions{})
+	procs, warnings, err := proc.Family([]pagemap.PID{s.root}, pagemap.FamilyOptions{})
 	if err != nil {
 		s.t.Errorf("family: %v", err)
 		return nil, false
@@ -114,6 +114,8 @@ func (s *soak) capture(o pagemap.Options) (*pagemap.Capture, bool) {
 		s.t.Errorf("capture: %v", err)
 		return nil, false
 	}
+	f := c.Family()
+	f.Warnings = append(warnings, f.Warnings...)
 	return c, true
 }
 

@@ -271,14 +271,14 @@ static void step(void) {
 		thread_some();
 	else if (k < 84)
 		brk_some();
-	else if (k < 92)
-		fork_some();
 	else if (k < 93)
+		fork_some();
+	else if (k < 94)
 		vfork_some();
-	else if (!first && k < 96) {
+	else if (!first && k < 95) {
 		done(EXIT);
 		_exit(0);
-	} else if (!first && k < 97)
+	} else if (!first && k < 96 && draw(2))
 		exec_some();
 	reap();
 }
