@@ -37,6 +37,6 @@
 // # What is left behind
 //
 // Nothing. The subject runs in a session of its own, and whatever happens, what descends from it is killed and reaped before
-// Run returns. If this process is killed, the subject gets SIGKILL (PR_SET_PDEATHSIG) and whatever it forked finds its channel
-// or its pipe closed.
+// Run returns. If this process is killed, what it started gets SIGKILL (PR_SET_PDEATHSIG), and whatever that forked finds its
+// channel or its pipe closed as soon as it looks: a worker after its event, a program behind a wrapper after its load.
 package forktest

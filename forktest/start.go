@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"unsafe"
@@ -34,6 +35,9 @@ type process struct {
 // this process does (PR_SET_PDEATHSIG, 2.1.57; not inherited by what it starts in turn: that finds its control channel
 // closed), and its orphans come to this process (PR_SET_CHILD_SUBREAPER, 3.4) until [process.end].
 func startProcess(argv, env []string, in, out *os.File, as *account) (*process, error) {
+	if err := ownProc("/proc/self"); err != nil {
+		return nil, err
+	}
 	path, err := lookPath(argv[0], lookup(env, "PATH"))
 	if err != nil {
 		return nil, err
@@ -70,6 +74,19 @@ func startProcess(argv, env []string, in, out *os.File, as *account) (*process, 
 	}
 	p.pid = pagemap.PID(p.os.Pid)
 	return p, nil
+}
+
+// ownProc makes sure that the PIDs of /proc are those of this process' pid namespace: what is killed at the end is found
+// there. self is /proc/self, which leads to this process' PID as that /proc has it.
+func ownProc(self string) error {
+	to, err := os.Readlink(self)
+	if err != nil {
+		return fmt.Errorf("find this process in /proc: %w", cause(err))
+	}
+	if to != strconv.Itoa(os.Getpid()) {
+		return fmt.Errorf("/proc is of another pid namespace: it calls process %d %s: run cowaudit in that namespace, or mount a /proc of its own", os.Getpid(), to)
+	}
+	return nil
 }
 
 // letGo undoes what startProcess did to this process.
