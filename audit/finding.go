@@ -21,6 +21,7 @@ import (
 //	one_worker            one of three workers or more copied four times as much as the median worker, or more
 //	moved_pages           shared pages lie at another address than in the master
 //	much_copied           at least a quarter of what was inherited, or shared before an event, is copied
+//	nothing_shared        no page was shared before the event
 //	unknown_pages         of a twentieth or more of what was shared before, nothing can be told after
 //	second_gc_quiet       what the first collection copied, the second did not copy again
 //	second_gc_copies      the second collection copied at least half as much as the first
@@ -29,7 +30,7 @@ import (
 //	no_event              nothing but the null event was measured
 //	nothing_stands_out    none of the above
 //
-// None but noise_high is drawn from less memory than minFound, or from fewer pages than minPages in the worker that has the
+// None but noise_high and unknown_pages is drawn from less memory than minFound, or from fewer pages than minPages in the worker that has the
 // most of them, and none about contents when less than half of the copies were compared.
 const (
 	minFound     = 1 << 20   // bytes copied (or moved, …) that a finding needs

@@ -161,6 +161,8 @@ func TestFindingsForDiff(t *testing.T) {
 		{"identical", diffOf(Copied{SharedBefore: 45 * mibPages, CopiedPages: 8061, Change: Change{Identical: 8006, OneWord: 55}}), []string{"identical_writes", "much_copied"}, ""},
 		{"unknown", diffOf(Copied{SharedBefore: 40 * mibPages, UnknownPages: 2 * mibPages}), []string{"unknown_pages"},
 			"What became of 5% of the pages shared before cannot be told (2.0 MiB of 40.0 MiB)."},
+		{"little, but all of it unknown", diffOf(Copied{SharedBefore: 11, UnknownPages: 11}), []string{"unknown_pages"}, ""},
+		{"nothing shared", diffOf(Copied{}), []string{"nothing_shared"}, ""},
 		{"hidden", hidden, []string{"frames_hidden"}, ""},
 		{"no workers", &DiffReport{Before: Capture{FramesVisible: true}, After: Capture{FramesVisible: true}}, []string{"no_workers"}, ""},
 	}

@@ -42,6 +42,9 @@ func FindingsForDiff(r *DiffReport) []Finding {
 		return one("no_workers", "No process here was forked from another one of the family: there is nothing to compare.")
 	}
 	t := &r.Totals
+	if t.SharedBefore == 0 {
+		return one("nothing_shared", "No page was shared before: there is nothing of which it could be told whether it was copied.")
+	}
 	f := eventFacts(t, r.After, 1)
 	f.most.identical, f.most.byRef = identical, byRef
 	across := ""
@@ -55,7 +58,7 @@ func FindingsForDiff(r *DiffReport) []Finding {
 			percent(t.CopiedPages, t.SharedBefore), workersObject(workers), wasWere(t.CopiedPages), mib(t.CopiedBytes), mib(f.bytes(t.SharedBefore))))
 	}
 	out = append(out, oneWorker(&f, copies, "shared before")...)
-	if f.enough(t.UnknownPages) && share(t.UnknownPages, t.SharedBefore) >= twentieth {
+	if share(t.UnknownPages, t.SharedBefore) >= twentieth {
 		out = append(out, finding("unknown_pages", "What became of %s of the pages shared before cannot be told (%s of %s).",
 			percent(t.UnknownPages, t.SharedBefore), mib(f.bytes(t.UnknownPages)), mib(f.bytes(t.SharedBefore))))
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -32,11 +33,14 @@ func runDiff(a *application, c *cli.Context) error {
 	if c.NArg() != 2 {
 		return usageErrorf("diff: %d files given: give two snapshots, the earlier one first", c.NArg())
 	}
+	names := c.Args().Slice()
+	if names[0] == "-" && names[1] == "-" {
+		return usageErrorf("diff: standard input holds one snapshot: give a file for the other")
+	}
 	out, err := a.openOutput(c)
 	if err != nil {
 		return err
 	}
-	names := c.Args().Slice()
 	before, err := readSnapshot(c, names[0])
 	if err != nil {
 		return err
@@ -49,13 +53,10 @@ func runDiff(a *application, c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := comparable(names, &before.Fam.Facts, &after.Fam.Facts); err != nil {
+	if err := comparable(names, &before.Fam, &after.Fam); err != nil {
 		return err
 	}
 	r, err := audit.Diff(before, after, audit.Options{Version: version(), Range: rng})
-	if errors.Is(err, audit.ErrUnrelated) {
-		return withRemedy(fmt.Errorf("diff %s %s: %w", names[0], names[1], err), "take both of one family, with no restart between them")
-	}
 	if err != nil {
 		return fmt.Errorf("diff %s %s: %w", names[0], names[1], err)
 	}
@@ -64,12 +65,15 @@ func runDiff(a *application, c *cli.Context) error {
 
 // comparable refuses snapshots of which one cannot be the continuation of the other, although PIDs and start times might
 // match by chance.
-func comparable(names []string, b, a *pagemap.Facts) error {
+func comparable(names []string, before, after *pagemap.Family) error {
+	b, a := &before.Facts, &after.Facts
 	switch {
 	case b.Host != a.Host:
 		return withRemedy(fmt.Errorf("diff: %s is of host %s, %s of host %s", names[0], b.Host, names[1], a.Host), "take both of one family")
 	case b.Kernel != a.Kernel:
 		return withRemedy(fmt.Errorf("diff: %s was taken on kernel %s, %s on kernel %s", names[0], b.Kernel, names[1], a.Kernel), "take both with no restart between them")
+	case !slices.ContainsFunc(before.Processes, func(p pagemap.Process) bool { _, ok := after.Process(p.Identity); return ok }):
+		return withRemedy(fmt.Errorf("diff %s %s: %w", names[0], names[1], audit.ErrUnrelated), "take both of one family, with no restart between them")
 	case b.TimeUnixNano > a.TimeUnixNano:
 		return usageErrorf("diff: %s was taken %s after %s: give the earlier one first", names[0],
 			time.Duration(b.TimeUnixNano-a.TimeUnixNano).Round(time.Millisecond), names[1])
@@ -77,8 +81,11 @@ func comparable(names []string, b, a *pagemap.Facts) error {
 	return nil
 }
 
-// openInput opens a file that the command line names.
+// openInput opens a file that the command line names; - is standard input.
 func openInput(c *cli.Context, name string) (io.ReadCloser, error) {
+	if name == "-" {
+		return io.NopCloser(c.App.Reader), nil
+	}
 	f, err := os.Open(name)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
