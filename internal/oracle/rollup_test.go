@@ -85,6 +85,44 @@ func TestRollupOfEveryProcess(t *testing.T) {
 	})
 }
 
+// What the kernel counts otherwise, as docs/method.md says: zero pages and hugetlb pages are outside of Rss, guard regions are
+// in nothing, and shared memory in swap is in Swap without a page table entry. All else agrees to the page.
+func TestRollupDifferences(t *testing.T) {
+	requireFrames(t)
+	swapOn(t)
+	setting(t, "/proc/sys/vm/nr_hugepages", "4")
+	s := pages(t, "anon A 83", "write A 0 83 1", "shm S 61", "write S 0 61 1", "anon Z 53", "read Z 0 29", "thp T 1", "read T 3 4",
+		"anon G 43", "write G 0 43 1", "guard G 0 19", "hugetlb H 1", "write H 0 1 1", "file F 37", "read F 0 37", "write F 0 11 1",
+		"stage resident", "swapout A 0 83", "swapout S 0 61", "stage swapped")
+	for _, c := range []struct {
+		stage                     string
+		anonSwapped, shmemSwapped int64
+	}{{"resident", 0, 0}, {"swapped", 83, 61}} {
+		st := s.to(c.stage)
+		pid := st.pids[0]
+		before := rollupOf(pid)
+		p := process(t, share(t, open(t, pagemap.Options{Rollup: true}, pagemap.FamilyOptions{Alone: true}, pid), nil), pid)
+		if got, want := ofLedger(p), totals(before); got != want {
+			t.Errorf("%s: ledger %v, smaps_rollup %v (Rss, Anonymous, KSM, hugetlb, in pages)%s", c.stage, got, want, byMapping(pid, p))
+		}
+		for name, want := range map[string]audit.Pages{
+			"A": {Unshared: 83, InSwap: c.anonSwapped, Private: 83 - c.anonSwapped, Swapped: c.anonSwapped},
+			"S": {File: 61 - c.shmemSwapped}, "Z": {Zero: 29}, "T": {Zero: 512}, "G": {Unshared: 24, Private: 24, Guard: 19},
+			"H": {Unshared: 512, Private: 512, HugeTLB: 512}, "F": {Unshared: 11, Private: 11, File: 26},
+		} {
+			want.Unshared -= want.Swapped
+			samePages(t, c.stage+", "+name, within(t, p, st.regions[name]), sums(want))
+		}
+		r := p.Rollup
+		if r == nil || r.RSSPages != r.LedgerRSSPages || r.LedgerSwap != c.anonSwapped || r.SwapPages != c.anonSwapped+c.shmemSwapped {
+			t.Errorf("%s: %+v, want a difference of %d pages of shared memory in swap", c.stage, r, c.shmemSwapped)
+		} else if r.Agrees != (c.shmemSwapped == 0) {
+			t.Errorf("%s: agrees is %v: %+v", c.stage, r.Agrees, *r)
+		}
+	}
+	s.finish()
+}
+
 // checkRollups audits each process by itself and gives those that held still, and those that did not in some tries.
 func checkRollups(t *testing.T, pids []pagemap.PID) (still, moved []pagemap.PID) {
 	t.Helper()

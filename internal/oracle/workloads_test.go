@@ -16,6 +16,20 @@ import (
 type workRow struct {
 	who, region string
 	pages       audit.Pages
+	fold        func(p *audit.Pages)
+}
+
+// swappedUnlessUnknown: in swap, in which slot's place a resident page of the reference stands cannot be seen; it may be said so.
+func swappedUnlessUnknown(p *audit.Pages) { p.Swapped, p.Unknown = p.Swapped+p.Unknown, 0 }
+
+// copiedUnlessUnknown is the same the other way round.
+func copiedUnlessUnknown(p *audit.Pages) {
+	p.Copied, p.CopiedByUndetermined, p.Unknown = p.Copied+p.Unknown, p.CopiedByUndetermined+p.Unknown, 0
+}
+
+// workerUnlessUndetermined: who made a huge page is on none of its base pages.
+func workerUnlessUndetermined(p *audit.Pages) {
+	p.CopiedByWorker, p.CopiedByUndetermined = p.CopiedByWorker+p.CopiedByUndetermined, 0
 }
 
 type workDiff struct {
@@ -104,10 +118,10 @@ func (w workStage) indexed(t *testing.T, st stage) stageWant {
 	}
 	out := stageWant{stage: w.name, tables: w.tables}
 	for _, r := range w.pages {
-		out.pages = append(out.pages, ledgerRow{place(r.who), r.region, r.pages})
+		out.pages = append(out.pages, ledgerRow{place(r.who), r.region, r.pages, r.fold})
 	}
 	for _, r := range w.moved {
-		out.moved = append(out.moved, movedRow{place(r.who), r.region, r.pages})
+		out.moved = append(out.moved, movedRow{place(r.who), r.region, r.pages, r.fold})
 	}
 	for _, d := range w.diffs {
 		out.diffs = append(out.diffs, diffRow{from: d.from, pid: place(d.who), region: d.region, copied: d.copied, late: d.late})
@@ -139,23 +153,23 @@ var workloads = []work{
 		},
 		stages: []workStage{
 			{name: "forked", tables: true, pages: []workRow{
-				{"m", "A", audit.Pages{Shared: 208}},
-				{"w", "A", audit.Pages{Shared: 208}},
-				{"w", "B", audit.Pages{}},
+				{who: "m", region: "A", pages: audit.Pages{Shared: 208}},
+				{who: "w", region: "A", pages: audit.Pages{Shared: 208}},
+				{who: "w", region: "B", pages: audit.Pages{}},
 			}},
 			{name: "wrote", tables: true, pages: []workRow{
-				{"m", "A", audit.Pages{Shared: 113, Unshared: 84, Private: 84}},
-				{"w", "A", audit.Pages{Shared: 113, Copied: 67, CopiedByWorker: 23, CopiedByReference: 31, CopiedByUndetermined: 13, Kept: 11, Dropped: 17, Private: 78}},
-				{"m", "B", audit.Pages{Unshared: 37, Private: 37}},
-				{"w", "B", audit.Pages{New: 53, ReferenceOnly: 37, Private: 53}},
+				{who: "m", region: "A", pages: audit.Pages{Shared: 113, Unshared: 84, Private: 84}},
+				{who: "w", region: "A", pages: audit.Pages{Shared: 113, Copied: 67, CopiedByWorker: 23, CopiedByReference: 31, CopiedByUndetermined: 13, Kept: 11, Dropped: 17, Private: 78}},
+				{who: "m", region: "B", pages: audit.Pages{Unshared: 37, Private: 37}},
+				{who: "w", region: "B", pages: audit.Pages{New: 53, ReferenceOnly: 37, Private: 53}},
 			}, diffs: []workDiff{
 				{"forked", "w", "A", audit.Copied{StillShared: 113, CopiedPages: 67, CopiedByWorker: 23, CopiedByReference: 44, DroppedPages: 17, KeptPages: 11}, true},
 				{"forked", "w", "B", audit.Copied{NewPages: 53}, false},
 			}},
 			{name: "later", tables: true, pages: []workRow{
-				{"w", "B", audit.Pages{New: 34, ReferenceOnly: 37, Private: 34}},
+				{who: "w", region: "B", pages: audit.Pages{New: 34, ReferenceOnly: 37, Private: 34}},
 				// Filled anew at the same address looks like copied from one capture: 13 more of them.
-				{"w", "A", audit.Pages{Shared: 53, Copied: 127, CopiedByWorker: 83, CopiedByReference: 31, CopiedByUndetermined: 13, Kept: 11, Zero: 17, Private: 138}},
+				{who: "w", region: "A", pages: audit.Pages{Shared: 53, Copied: 127, CopiedByWorker: 83, CopiedByReference: 31, CopiedByUndetermined: 13, Kept: 11, Zero: 17, Private: 138}},
 			}, diffs: []workDiff{
 				{"wrote", "w", "A", audit.Copied{StillShared: 53, CopiedPages: 47, CopiedByWorker: 47, ReplacedPages: 13, NewPages: 13}, false},
 				{"wrote", "w", "B", audit.Copied{FreedPages: 19}, false},
@@ -171,11 +185,11 @@ var workloads = []work{
 		},
 		stages: []workStage{
 			{name: "forked", tables: true, pages: []workRow{
-				{"w", "F", audit.Pages{Shared: 20, File: 76}},
+				{who: "w", region: "F", pages: audit.Pages{Shared: 20, File: 76}},
 			}},
 			{name: "wrote", tables: true, pages: []workRow{
-				{"m", "F", audit.Pages{Shared: 13, Unshared: 7, File: 76, Private: 7}},
-				{"w", "F", audit.Pages{Shared: 13, Copied: 7, CopiedByWorker: 7, New: 17, NewFromFile: 17, File: 59, Private: 24}},
+				{who: "m", region: "F", pages: audit.Pages{Shared: 13, Unshared: 7, File: 76, Private: 7}},
+				{who: "w", region: "F", pages: audit.Pages{Shared: 13, Copied: 7, CopiedByWorker: 7, New: 17, NewFromFile: 17, File: 59, Private: 24}},
 			}, diffs: []workDiff{
 				{"forked", "w", "F", audit.Copied{StillShared: 13, CopiedPages: 7, CopiedByWorker: 7, NewPages: 17, NewFromFile: 17}, false},
 			}},
@@ -185,8 +199,8 @@ var workloads = []work{
 		name:       "shared memory",
 		statements: []string{"shm S 61", "write S 0 61 1", "fork w", "stage forked", "w: write S 0 23 2", "write S 5 7 3", "stage wrote"},
 		stages: []workStage{
-			{name: "forked", tables: true, pages: []workRow{{"m", "S", audit.Pages{File: 61}}, {"w", "S", audit.Pages{}}}},
-			{name: "wrote", tables: true, pages: []workRow{{"m", "S", audit.Pages{File: 61}}, {"w", "S", audit.Pages{File: 23}}},
+			{name: "forked", tables: true, pages: []workRow{{who: "m", region: "S", pages: audit.Pages{File: 61}}, {who: "w", region: "S", pages: audit.Pages{}}}},
+			{name: "wrote", tables: true, pages: []workRow{{who: "m", region: "S", pages: audit.Pages{File: 61}}, {who: "w", region: "S", pages: audit.Pages{File: 23}}},
 				diffs: []workDiff{{"forked", "w", "S", audit.Copied{}, false}}},
 		},
 		kinds: map[string]audit.RegionKind{"S": audit.RegionSharedMem},
@@ -197,12 +211,12 @@ var workloads = []work{
 			"w: write Z 0 31 1", "w: write T 7 8 1", "stage wrote"},
 		stages: []workStage{
 			{name: "forked", tables: true, pages: []workRow{
-				{"m", "Z", audit.Pages{Zero: 60, Shared: 41}}, {"w", "Z", audit.Pages{Zero: 60, Shared: 41}}, {"w", "T", audit.Pages{Zero: 512}},
+				{who: "m", region: "Z", pages: audit.Pages{Zero: 60, Shared: 41}}, {who: "w", region: "Z", pages: audit.Pages{Zero: 60, Shared: 41}}, {who: "w", region: "T", pages: audit.Pages{Zero: 512}},
 			}},
 			{name: "wrote", tables: true, pages: []workRow{
-				{"w", "Z", audit.Pages{Zero: 29, Shared: 41, New: 31, Private: 31}},
-				{"m", "T", audit.Pages{Zero: 512}},
-				{"w", "T", audit.Pages{New: 512, Private: 512}},
+				{who: "w", region: "Z", pages: audit.Pages{Zero: 29, Shared: 41, New: 31, Private: 31}},
+				{who: "m", region: "T", pages: audit.Pages{Zero: 512}},
+				{who: "w", region: "T", pages: audit.Pages{New: 512, Private: 512}},
 			}, diffs: []workDiff{
 				{"forked", "w", "Z", audit.Copied{StillShared: 41, NewPages: 31}, false},
 				{"forked", "w", "T", audit.Copied{NewPages: 512}, false},
@@ -216,11 +230,11 @@ var workloads = []work{
 			"w: write T 5 6 2", "write T 600 603 2", "stage wrote"},
 		stages: []workStage{
 			{name: "forked", tables: true, pages: []workRow{
-				{"m", "T", audit.Pages{Shared: 1024}}, {"w", "T", audit.Pages{Shared: 1024}},
+				{who: "m", region: "T", pages: audit.Pages{Shared: 1024}}, {who: "w", region: "T", pages: audit.Pages{Shared: 1024}},
 			}},
 			{name: "wrote", tables: true, pages: []workRow{
-				{"m", "T", audit.Pages{Shared: 1020, Unshared: 4, Private: 4}},
-				{"w", "T", audit.Pages{Shared: 1020, Copied: 4, CopiedByWorker: 1, CopiedByReference: 3, Private: 4}},
+				{who: "m", region: "T", pages: audit.Pages{Shared: 1020, Unshared: 4, Private: 4}},
+				{who: "w", region: "T", pages: audit.Pages{Shared: 1020, Copied: 4, CopiedByWorker: 1, CopiedByReference: 3, Private: 4}},
 			}, diffs: []workDiff{
 				{"forked", "w", "T", audit.Copied{StillShared: 1020, CopiedPages: 4, CopiedByWorker: 1, CopiedByReference: 3}, false},
 			}},
@@ -231,18 +245,18 @@ var workloads = []work{
 		statements: []string{"anon A 112", "write A 0 112 1", "fork a", "fork b", "fork c", "stage forked",
 			"write A 0 23 2", "stage master", "a: write A 0 7 3", "stage worker"},
 		stages: []workStage{
-			{name: "forked", tables: true, pages: []workRow{{"m", "A", audit.Pages{Shared: 112}}, {"c", "A", audit.Pages{Shared: 112}}}},
+			{name: "forked", tables: true, pages: []workRow{{who: "m", region: "A", pages: audit.Pages{Shared: 112}}, {who: "c", region: "A", pages: audit.Pages{Shared: 112}}}},
 			{name: "master", tables: true, pages: []workRow{
-				{"m", "A", audit.Pages{Shared: 89, Unshared: 23, Private: 23}},
-				{"a", "A", audit.Pages{Shared: 89, Copied: 23, CopiedByReference: 23, SharedWithSiblings: 23}},
-				{"b", "A", audit.Pages{Shared: 89, Copied: 23, CopiedByReference: 23, SharedWithSiblings: 23}},
-				{"c", "A", audit.Pages{Shared: 89, Copied: 23, CopiedByReference: 23, SharedWithSiblings: 23}},
+				{who: "m", region: "A", pages: audit.Pages{Shared: 89, Unshared: 23, Private: 23}},
+				{who: "a", region: "A", pages: audit.Pages{Shared: 89, Copied: 23, CopiedByReference: 23, SharedWithSiblings: 23}},
+				{who: "b", region: "A", pages: audit.Pages{Shared: 89, Copied: 23, CopiedByReference: 23, SharedWithSiblings: 23}},
+				{who: "c", region: "A", pages: audit.Pages{Shared: 89, Copied: 23, CopiedByReference: 23, SharedWithSiblings: 23}},
 			}, diffs: []workDiff{
 				{"forked", "b", "A", audit.Copied{StillShared: 89, CopiedPages: 23, CopiedByReference: 23}, false},
 			}},
 			{name: "worker", tables: true, pages: []workRow{
-				{"a", "A", audit.Pages{Shared: 89, Copied: 23, CopiedByReference: 16, CopiedByUndetermined: 7, SharedWithSiblings: 16, Private: 7}},
-				{"b", "A", audit.Pages{Shared: 89, Copied: 23, CopiedByReference: 23, SharedWithSiblings: 23}},
+				{who: "a", region: "A", pages: audit.Pages{Shared: 89, Copied: 23, CopiedByReference: 16, CopiedByUndetermined: 7, SharedWithSiblings: 16, Private: 7}},
+				{who: "b", region: "A", pages: audit.Pages{Shared: 89, Copied: 23, CopiedByReference: 23, SharedWithSiblings: 23}},
 			}, diffs: []workDiff{
 				{"forked", "a", "A", audit.Copied{StillShared: 89, CopiedPages: 23, CopiedByReference: 16, CopiedByBoth: 7}, false},
 				{"master", "a", "A", audit.Copied{StillShared: 89}, false},
@@ -256,11 +270,11 @@ var workloads = []work{
 		statements: []string{"anon A 132", "write A 0 132 1", "fork w", "stage forked", "w: write A 0 23 2", "w: fork g",
 			"g: write A 23 54 3", "stage wrote"},
 		stages: []workStage{
-			{name: "forked", tables: true, pages: []workRow{{"w", "A", audit.Pages{Shared: 132}}}},
+			{name: "forked", tables: true, pages: []workRow{{who: "w", region: "A", pages: audit.Pages{Shared: 132}}}},
 			{name: "wrote", tables: true, pages: []workRow{
-				{"m", "A", audit.Pages{Shared: 109, Unshared: 23, Private: 23}},
-				{"w", "A", audit.Pages{Shared: 109, Copied: 23, CopiedByUndetermined: 23, SharedWithSiblings: 23}},
-				{"g", "A", audit.Pages{Shared: 101, Copied: 31, CopiedByWorker: 31, Private: 31}},
+				{who: "m", region: "A", pages: audit.Pages{Shared: 109, Unshared: 23, Private: 23}},
+				{who: "w", region: "A", pages: audit.Pages{Shared: 109, Copied: 23, CopiedByUndetermined: 23, SharedWithSiblings: 23}},
+				{who: "g", region: "A", pages: audit.Pages{Shared: 101, Copied: 31, CopiedByWorker: 31, Private: 31}},
 			}, diffs: []workDiff{
 				{"forked", "w", "A", audit.Copied{StillShared: 109, CopiedPages: 23, CopiedByWorker: 23}, false},
 			}},
@@ -271,13 +285,13 @@ var workloads = []work{
 		statements: []string{"threads T 3 7", "grow 11", "brk H 97", "write H 0 97 1", "fork w", "stage forked",
 			"w: write T0 0 3 1", "w: write stack 0 5 1", "write T2 1 3 1", "w: write H 0 19 2", "stage wrote"},
 		stages: []workStage{
-			{name: "forked", tables: true, pages: []workRow{{"w", "T0", audit.Pages{Shared: 7}}, {"w", "stack", audit.Pages{Shared: 11}}}},
+			{name: "forked", tables: true, pages: []workRow{{who: "w", region: "T0", pages: audit.Pages{Shared: 7}}, {who: "w", region: "stack", pages: audit.Pages{Shared: 11}}}},
 			{name: "wrote", tables: true, pages: []workRow{
-				{"w", "T0", audit.Pages{Shared: 4, Copied: 3, CopiedByWorker: 3, Private: 3}},
-				{"w", "T1", audit.Pages{Shared: 7}},
-				{"w", "T2", audit.Pages{Shared: 5, Copied: 2, CopiedByReference: 2, Private: 2}},
-				{"w", "stack", audit.Pages{Shared: 6, Copied: 5, CopiedByWorker: 5, Private: 5}},
-				{"w", "H", audit.Pages{Shared: 78, Copied: 19, CopiedByWorker: 19, Private: 19}},
+				{who: "w", region: "T0", pages: audit.Pages{Shared: 4, Copied: 3, CopiedByWorker: 3, Private: 3}},
+				{who: "w", region: "T1", pages: audit.Pages{Shared: 7}},
+				{who: "w", region: "T2", pages: audit.Pages{Shared: 5, Copied: 2, CopiedByReference: 2, Private: 2}},
+				{who: "w", region: "stack", pages: audit.Pages{Shared: 6, Copied: 5, CopiedByWorker: 5, Private: 5}},
+				{who: "w", region: "H", pages: audit.Pages{Shared: 78, Copied: 19, CopiedByWorker: 19, Private: 19}},
 			}, diffs: []workDiff{
 				{"forked", "w", "T0", audit.Copied{StillShared: 4, CopiedPages: 3, CopiedByWorker: 3}, false},
 				{"forked", "w", "stack", audit.Copied{StillShared: 6, CopiedPages: 5, CopiedByWorker: 5}, false},
@@ -291,16 +305,16 @@ var workloads = []work{
 		statements: []string{"anon A 78", "write A 0 78 1", "fork w", "stage forked", "w: move A B", "stage moved",
 			"w: write B 0 11 2", "stage wrote"},
 		stages: []workStage{
-			{name: "forked", tables: true, pages: []workRow{{"w", "A", audit.Pages{Shared: 78}}}},
+			{name: "forked", tables: true, pages: []workRow{{who: "w", region: "A", pages: audit.Pages{Shared: 78}}}},
 			{name: "moved", moved: []workRow{
-				{"m", "A", audit.Pages{Shared: 78}},
-				{"w", "A", audit.Pages{}},
-				{"w", "B", audit.Pages{Shared: 78, Moved: 78}},
+				{who: "m", region: "A", pages: audit.Pages{Shared: 78}},
+				{who: "w", region: "A", pages: audit.Pages{}},
+				{who: "w", region: "B", pages: audit.Pages{Shared: 78, Moved: 78}},
 			}},
 			{name: "wrote", moved: []workRow{
-				{"m", "A", audit.Pages{Shared: 67, Unshared: 11, Private: 11}},
-				{"w", "A", audit.Pages{}},
-				{"w", "B", audit.Pages{Shared: 67, Moved: 67, Copied: 11, CopiedByWorker: 11, Private: 11}},
+				{who: "m", region: "A", pages: audit.Pages{Shared: 67, Unshared: 11, Private: 11}},
+				{who: "w", region: "A", pages: audit.Pages{}},
+				{who: "w", region: "B", pages: audit.Pages{Shared: 67, Moved: 67, Copied: 11, CopiedByWorker: 11, Private: 11}},
 			}},
 		},
 	},
@@ -309,16 +323,16 @@ var workloads = []work{
 		statements: []string{"anon A 78", "write A 0 78 1", "fork w", "stage forked", "move A B", "stage moved",
 			"w: write A 0 11 2", "stage wrote"},
 		stages: []workStage{
-			{name: "forked", tables: true, pages: []workRow{{"w", "A", audit.Pages{Shared: 78}}}},
+			{name: "forked", tables: true, pages: []workRow{{who: "w", region: "A", pages: audit.Pages{Shared: 78}}}},
 			{name: "moved", moved: []workRow{
-				{"m", "B", audit.Pages{Shared: 78}},
-				{"w", "A", audit.Pages{Shared: 78, Moved: 78}},
-				{"w", "B", audit.Pages{}},
+				{who: "m", region: "B", pages: audit.Pages{Shared: 78}},
+				{who: "w", region: "A", pages: audit.Pages{Shared: 78, Moved: 78}},
+				{who: "w", region: "B", pages: audit.Pages{}},
 			}},
 			{name: "wrote", moved: []workRow{
-				{"m", "B", audit.Pages{Shared: 67, Unshared: 11, Private: 11}},
-				{"w", "A", audit.Pages{Shared: 67, Moved: 67, Copied: 11, CopiedByWorker: 11, Private: 11}},
-				{"w", "B", audit.Pages{}},
+				{who: "m", region: "B", pages: audit.Pages{Shared: 67, Unshared: 11, Private: 11}},
+				{who: "w", region: "A", pages: audit.Pages{Shared: 67, Moved: 67, Copied: 11, CopiedByWorker: 11, Private: 11}},
+				{who: "w", region: "B", pages: audit.Pages{}},
 			}},
 		},
 	},
@@ -327,11 +341,11 @@ var workloads = []work{
 		name:       "mapped since the fork",
 		statements: []string{"anon A 97", "write A 0 97 1", "fork w", "stage forked", "anon B 41", "write B 0 41 1", "w: anon C 43", "w: write C 0 43 1", "stage mapped"},
 		stages: []workStage{
-			{name: "forked", tables: true, pages: []workRow{{"w", "A", audit.Pages{Shared: 97}}}},
+			{name: "forked", tables: true, pages: []workRow{{who: "w", region: "A", pages: audit.Pages{Shared: 97}}}},
 			{name: "mapped", tables: true, pages: []workRow{
-				{"m", "B", audit.Pages{Unshared: 41, Private: 41}},
-				{"w", "B", audit.Pages{ReferenceOnly: 41}},
-				{"w", "C", audit.Pages{New: 43, Private: 43}},
+				{who: "m", region: "B", pages: audit.Pages{Unshared: 41, Private: 41}},
+				{who: "w", region: "B", pages: audit.Pages{ReferenceOnly: 41}},
+				{who: "w", region: "C", pages: audit.Pages{New: 43, Private: 43}},
 			}, diffs: []workDiff{{"forked", "w", "B", audit.Copied{}, false}, {"forked", "w", "C", audit.Copied{NewPages: 43}, false}}},
 		},
 	},
@@ -339,10 +353,10 @@ var workloads = []work{
 		name:       "guard",
 		statements: []string{"anon G 63", "write G 0 63 1", "guard G 0 19", "fork w", "stage forked", "w: write G 19 26 2", "stage wrote"},
 		stages: []workStage{
-			{name: "forked", tables: true, pages: []workRow{{"w", "G", audit.Pages{Guard: 19, Shared: 44}}}},
+			{name: "forked", tables: true, pages: []workRow{{who: "w", region: "G", pages: audit.Pages{Guard: 19, Shared: 44}}}},
 			{name: "wrote", tables: true, pages: []workRow{
-				{"m", "G", audit.Pages{Guard: 19, Shared: 37, Unshared: 7, Private: 7}},
-				{"w", "G", audit.Pages{Guard: 19, Shared: 37, Copied: 7, CopiedByWorker: 7, Private: 7}},
+				{who: "m", region: "G", pages: audit.Pages{Guard: 19, Shared: 37, Unshared: 7, Private: 7}},
+				{who: "w", region: "G", pages: audit.Pages{Guard: 19, Shared: 37, Copied: 7, CopiedByWorker: 7, Private: 7}},
 			}, diffs: []workDiff{{"forked", "w", "G", audit.Copied{StillShared: 37, CopiedPages: 7, CopiedByWorker: 7}, false}}},
 		},
 	},
@@ -352,12 +366,12 @@ var workloads = []work{
 			"advise W 0 73 wipeonfork", "anon K 67", "write K 0 67 1", "fork w", "stage forked", "w: write W 0 29 2", "stage wrote"},
 		stages: []workStage{
 			{name: "forked", tables: true, pages: []workRow{
-				{"m", "D", audit.Pages{Unshared: 71, Private: 71}},
-				{"w", "D", audit.Pages{NotForked: 71}}, {"w", "W", audit.Pages{NotForked: 73}}, {"w", "K", audit.Pages{Shared: 67}},
+				{who: "m", region: "D", pages: audit.Pages{Unshared: 71, Private: 71}},
+				{who: "w", region: "D", pages: audit.Pages{NotForked: 71}}, {who: "w", region: "W", pages: audit.Pages{NotForked: 73}}, {who: "w", region: "K", pages: audit.Pages{Shared: 67}},
 			}},
 			{name: "wrote", tables: true, pages: []workRow{
-				{"w", "D", audit.Pages{NotForked: 71}},
-				{"w", "W", audit.Pages{NotForked: 73, New: 29, Private: 29}},
+				{who: "w", region: "D", pages: audit.Pages{NotForked: 71}},
+				{who: "w", region: "W", pages: audit.Pages{NotForked: 73, New: 29, Private: 29}},
 			}, diffs: []workDiff{{"forked", "w", "W", audit.Copied{NewPages: 29}, false}, {"forked", "w", "D", audit.Copied{}, false}}},
 		},
 	},
@@ -366,15 +380,15 @@ var workloads = []work{
 		statements: []string{"anon A 89", "write A 0 89 1", "part A P 10 27", "fork w", "stage forked", "w: unmap A 10 27", "stage unmapped",
 			"w: map P 17", "w: write P 0 11 2", "w: write A 0 5 2", "stage mapped"},
 		stages: []workStage{
-			{name: "forked", tables: true, pages: []workRow{{"w", "A", audit.Pages{Shared: 89}}, {"w", "P", audit.Pages{Shared: 17}}}},
-			{name: "unmapped", tables: true, pages: []workRow{{"w", "A", audit.Pages{Shared: 72, Dropped: 17}}, {"w", "P", audit.Pages{Dropped: 17}}},
+			{name: "forked", tables: true, pages: []workRow{{who: "w", region: "A", pages: audit.Pages{Shared: 89}}, {who: "w", region: "P", pages: audit.Pages{Shared: 17}}}},
+			{name: "unmapped", tables: true, pages: []workRow{{who: "w", region: "A", pages: audit.Pages{Shared: 72, Dropped: 17}}, {who: "w", region: "P", pages: audit.Pages{Dropped: 17}}},
 				diffs: []workDiff{
 					{"forked", "w", "A", audit.Copied{StillShared: 72, DroppedPages: 17}, false},
 					{"forked", "w", "P", audit.Copied{DroppedPages: 17}, false},
 				}},
 			{name: "mapped", tables: true, pages: []workRow{
-				{"w", "A", audit.Pages{Shared: 67, Copied: 16, CopiedByWorker: 16, Dropped: 6, Private: 16}},
-				{"w", "P", audit.Pages{Copied: 11, CopiedByWorker: 11, Dropped: 6, Private: 11}},
+				{who: "w", region: "A", pages: audit.Pages{Shared: 67, Copied: 16, CopiedByWorker: 16, Dropped: 6, Private: 16}},
+				{who: "w", region: "P", pages: audit.Pages{Copied: 11, CopiedByWorker: 11, Dropped: 6, Private: 11}},
 			}, diffs: []workDiff{
 				{"unmapped", "w", "P", audit.Copied{NewPages: 11}, false},
 				{"unmapped", "w", "A", audit.Copied{StillShared: 67, CopiedPages: 5, CopiedByWorker: 5, NewPages: 11}, false},
@@ -385,9 +399,9 @@ var workloads = []work{
 		name:       "populated for writing",
 		statements: []string{"anon A 97", "write A 0 97 1", "fork w", "stage forked", "w: advise A 0 59 populate_write", "stage populated"},
 		stages: []workStage{
-			{name: "forked", tables: true, pages: []workRow{{"w", "A", audit.Pages{Shared: 97}}}},
+			{name: "forked", tables: true, pages: []workRow{{who: "w", region: "A", pages: audit.Pages{Shared: 97}}}},
 			{name: "populated", tables: true, pages: []workRow{
-				{"w", "A", audit.Pages{Shared: 38, Copied: 59, CopiedByWorker: 59, Private: 59}},
+				{who: "w", region: "A", pages: audit.Pages{Shared: 38, Copied: 59, CopiedByWorker: 59, Private: 59}},
 			}, diffs: []workDiff{{"forked", "w", "A", audit.Copied{StillShared: 38, CopiedPages: 59, CopiedByWorker: 59}, false}}},
 		},
 	},
@@ -397,10 +411,10 @@ var workloads = []work{
 		statements: []string{"anon A 512", "write A 0 512 1", "fork w", "stage forked", "w: advise A 0 512 huge", "w: advise A 0 512 collapse",
 			"stage collapsed"},
 		stages: []workStage{
-			{name: "forked", tables: true, pages: []workRow{{"w", "A", audit.Pages{Shared: 512}}}},
+			{name: "forked", tables: true, pages: []workRow{{who: "w", region: "A", pages: audit.Pages{Shared: 512}}}},
 			{name: "collapsed", tables: true, pages: []workRow{
-				{"w", "A", audit.Pages{Copied: 512, CopiedByWorker: 512, Private: 512}},
-				{"m", "A", audit.Pages{Unshared: 512, Private: 512}},
+				{who: "w", region: "A", pages: audit.Pages{Copied: 512, CopiedByWorker: 512, Private: 512}, fold: workerUnlessUndetermined},
+				{who: "m", region: "A", pages: audit.Pages{Unshared: 512, Private: 512}},
 			}, diffs: []workDiff{{"forked", "w", "A", audit.Copied{CopiedPages: 512, CopiedByWorker: 512}, false}}},
 		},
 	},
@@ -411,14 +425,42 @@ var workloads = []work{
 			"w: write A 0 13 2", "w: read A 13 30", "stage wrote", "w: swapout A 0 13", "stage out"},
 		stages: []workStage{
 			{name: "forked", tables: true, pages: []workRow{
-				{"m", "A", audit.Pages{Shared: 83, InSwap: 83}}, {"w", "A", audit.Pages{Shared: 83, InSwap: 83}},
+				{who: "m", region: "A", pages: audit.Pages{Shared: 83, InSwap: 83}}, {who: "w", region: "A", pages: audit.Pages{Shared: 83, InSwap: 83}},
 			}},
 			{name: "wrote", pages: []workRow{
-				{"m", "A", audit.Pages{Shared: 70, Swapped: 13, InSwap: 83}},
-				{"w", "A", audit.Pages{Shared: 70, Copied: 13, CopiedByWorker: 13, InSwap: 53, Private: 13}},
+				{who: "m", region: "A", pages: audit.Pages{Shared: 70, Swapped: 13, InSwap: 83}},
+				{who: "w", region: "A", pages: audit.Pages{Shared: 70, Copied: 13, CopiedByWorker: 13, InSwap: 53, Private: 13}},
 			}, diffs: []workDiff{{"forked", "w", "A", audit.Copied{StillShared: 70, CopiedPages: 13, CopiedByWorker: 13}, false}}},
 			{name: "out", pages: []workRow{
-				{"w", "A", audit.Pages{Shared: 70, Swapped: 13, InSwap: 66}},
+				{who: "w", region: "A", pages: audit.Pages{Shared: 70, Swapped: 13, InSwap: 66}},
+			}},
+		},
+	},
+	{
+		// Pages in the swap cache belong to one slot; that another process' page is in swap too says nothing by itself.
+		name:    "swap slots of two workers",
+		prepare: swapOn,
+		statements: []string{"anon A 83", "write A 0 83 1", "swapout A 0 83", "fork a", "fork b", "stage forked",
+			"a: write A 0 13 2", "a: swapout A 0 13", "read A 0 13", "stage mixed"},
+		stages: []workStage{
+			{name: "forked", tables: true, pages: []workRow{{who: "a", region: "A", pages: audit.Pages{Shared: 83, InSwap: 83}}}},
+			{name: "mixed", pages: []workRow{
+				{who: "m", region: "A", pages: audit.Pages{Shared: 83, InSwap: 70}},
+				{who: "b", region: "A", pages: audit.Pages{Shared: 83, InSwap: 83}},
+				{who: "a", region: "A", pages: audit.Pages{Shared: 70, Swapped: 13, InSwap: 83}, fold: swappedUnlessUnknown},
+			}},
+		},
+	},
+	{
+		name:    "swap slots of a worker and its child",
+		prepare: swapOn,
+		statements: []string{"anon A 83", "write A 0 83 1", "swapout A 0 83", "fork a", "stage forked",
+			"a: write A 0 13 2", "a: swapout A 0 13", "a: fork g", "a: read A 0 13", "stage mixed"},
+		stages: []workStage{
+			{name: "forked", tables: true, pages: []workRow{{who: "a", region: "A", pages: audit.Pages{Shared: 83, InSwap: 83}}}},
+			{name: "mixed", pages: []workRow{
+				{who: "a", region: "A", pages: audit.Pages{Shared: 70, Copied: 13, CopiedByUndetermined: 13, InSwap: 70}, fold: copiedUnlessUnknown},
+				{who: "g", region: "A", pages: audit.Pages{Shared: 83, InSwap: 83}},
 			}},
 		},
 	},
@@ -428,13 +470,13 @@ var workloads = []work{
 			"stage merge", "w: write K 0 5 2", "stage wrote"},
 		at: map[string]func(t *testing.T){"merge": merge},
 		stages: []workStage{
-			{name: "forked", tables: true, pages: []workRow{{"w", "K", audit.Pages{Shared: 43}}}},
+			{name: "forked", tables: true, pages: []workRow{{who: "w", region: "K", pages: audit.Pages{Shared: 43}}}},
 			{name: "merge", tables: true, pages: []workRow{
-				{"m", "K", audit.Pages{Merged: 43}}, {"w", "K", audit.Pages{Merged: 43}}, {"w", "A", audit.Pages{Shared: 59}},
+				{who: "m", region: "K", pages: audit.Pages{Merged: 43}}, {who: "w", region: "K", pages: audit.Pages{Merged: 43}}, {who: "w", region: "A", pages: audit.Pages{Shared: 59}},
 			}, diffs: []workDiff{{"forked", "w", "K", audit.Copied{ReplacedPages: 43}, false}}},
 			{name: "wrote", tables: true, pages: []workRow{
-				{"m", "K", audit.Pages{Merged: 43}},
-				{"w", "K", audit.Pages{Merged: 38, Copied: 5, CopiedByWorker: 5, Private: 5}},
+				{who: "m", region: "K", pages: audit.Pages{Merged: 43}},
+				{who: "w", region: "K", pages: audit.Pages{Merged: 38, Copied: 5, CopiedByWorker: 5, Private: 5}},
 			}},
 		},
 	},
@@ -444,10 +486,10 @@ var workloads = []work{
 		statements: []string{"hugetlb H 3", "write H 0 1536 1", "fork w", "stage forked", "w: write H 5 6 2", "write H 1030 1031 2",
 			"stage wrote"},
 		stages: []workStage{
-			{name: "forked", tables: true, pages: []workRow{{"w", "H", audit.Pages{Shared: 1536, HugeTLB: 1536}}}},
+			{name: "forked", tables: true, pages: []workRow{{who: "w", region: "H", pages: audit.Pages{Shared: 1536, HugeTLB: 1536}}}},
 			{name: "wrote", tables: true, pages: []workRow{
-				{"m", "H", audit.Pages{Shared: 512, Unshared: 1024, HugeTLB: 1536, Private: 1024}},
-				{"w", "H", audit.Pages{Shared: 512, Copied: 1024, CopiedByWorker: 512, CopiedByReference: 512, HugeTLB: 1536, Private: 1024}},
+				{who: "m", region: "H", pages: audit.Pages{Shared: 512, Unshared: 1024, HugeTLB: 1536, Private: 1024}},
+				{who: "w", region: "H", pages: audit.Pages{Shared: 512, Copied: 1024, CopiedByWorker: 512, CopiedByReference: 512, HugeTLB: 1536, Private: 1024}},
 			}, diffs: []workDiff{
 				{"forked", "w", "H", audit.Copied{StillShared: 512, CopiedPages: 1024, CopiedByWorker: 512, CopiedByReference: 512}, false},
 			}},
