@@ -23,7 +23,8 @@ type Options struct {
 	Top int
 }
 
-// Text writes a result for people: *audit.Report, *audit.DiffReport, *audit.ForktestReport or *audit.FamiliesReport.
+// Text writes a result for people: *audit.Report, *audit.DiffReport, *audit.ForktestReport, *audit.FamiliesReport or
+// *audit.DoctorReport.
 func Text(w io.Writer, v any, o Options) error {
 	p := newText(o)
 	switch r := v.(type) {
@@ -35,6 +36,8 @@ func Text(w io.Writer, v any, o Options) error {
 		p.forktest(r)
 	case *audit.FamiliesReport:
 		p.families(r)
+	case *audit.DoctorReport:
+		p.doctor(r)
 	default:
 		return fmt.Errorf("write %T as text: not a result", v)
 	}

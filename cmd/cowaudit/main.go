@@ -30,6 +30,7 @@ type application struct {
 // commands lists the commands in the order of the help. One command, one file.
 func commands(a *application) []*cli.Command {
 	return []*cli.Command{
+		doctorCommand(a),
 		demoCommand(a),
 		auditCommand(a),
 		snapshotCommand(a),
