@@ -17,7 +17,7 @@ import (
 //	reference_copies      at least half of the copies come from writes of the master
 //	little_shared         less than half of what the workers inherited is still shared
 //	mostly_new            at least half of the workers' anonymous memory was allocated after the fork
-//	mostly_copied_region  of one kind of region, at least three quarters of what was inherited is copied
+//	mostly_copied_region  of one kind of region at least three quarters of what was inherited is copied, of all less than half
 //	one_worker            one of three workers or more copied four times as much as the median worker, or more
 //	moved_pages           shared pages lie at another address than in the master
 //	much_copied           at least a quarter of what was inherited, or shared before an event, is copied
@@ -37,7 +37,7 @@ const (
 	minPages     = 64        // pages that it needs, whatever their size
 	minInherited = 8 << 20   // bytes inherited (or held) that a finding about a share of it needs
 	noiseFloor   = 200 << 10 // bytes that a null event may copy: design.md, noise floor below 0.2 MiB
-	half         = 0.50      // identical_writes, reference_copies, little_shared, mostly_new
+	half         = 0.50      // identical_writes, reference_copies, little_shared, mostly_new, mostly_copied_region
 	most         = 0.75      // mostly_copied_region
 	quarter      = 0.25      // much_copied
 	times        = 4         // one_worker
@@ -233,9 +233,10 @@ func auditRegions(r *Report) (out []regionFacts) {
 	return out
 }
 
-// copiedRegions names the kind of region that lost most of its sharing, the one with the most copies, unless all memory did.
+// copiedRegions names the kind of region that lost most of its sharing, the one with the most copies, where half of all
+// memory did not.
 func copiedRegions(f *facts, regions []regionFacts, by string) []Finding {
-	if share(f.copied, f.inherited) >= most {
+	if share(f.copied, f.inherited) >= half {
 		return nil
 	}
 	var worst *regionFacts

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -127,6 +128,14 @@ func TestFindingOfOneRegion(t *testing.T) {
 	w.Regions = append(w.Regions, Region{Kind: RegionBrkHeap, Mappings: 1, Pages: rest})
 	w.Mappings = append(w.Mappings, Mapping{Region: RegionBrkHeap, Pages: rest})
 	w.Pages.add(&rest)
+	half := *r
+	half.Family = slices.Clone(r.Family)
+	half.Family[1].Regions = slices.Clone(w.Regions)
+	half.Family[1].Regions[1].Pages = Pages{Shared: 2 * mibPages, Held: 2 * mibPages}
+	half.Family[1].Pages = Pages{Shared: 3 * mibPages, Copied: 3 * mibPages, Held: 6 * mibPages}
+	if got := codes(FindingsForAudit(&half)); slices.Contains(got, "mostly_copied_region") {
+		t.Errorf("half of all memory is copied: %v", got)
+	}
 	got := FindingsForAudit(r)
 	want := []Finding{{Code: "mostly_copied_region",
 		Text: "75% of what was shared in the Ruby object heap is copied (3.0 MiB of 4.0 MiB); of all shared memory it is 3%."}}

@@ -206,7 +206,8 @@ func diffRegions(r *audit.DiffReport) []audit.RegionDiff {
 	return out
 }
 
-// eventRegions says where copied pages lie: kinds of regions, the one with the most copies first. The counts are divided
+// eventRegions says where copied pages lie: kinds of regions, the one with the most copies first, those of which nothing was
+// copied as one row. The counts are divided
 // by the number of workers they were summed over.
 func (p *text) eventRegions(regions []audit.RegionDiff, workers int64, title string) {
 	at := map[audit.RegionKind]int{}
@@ -232,8 +233,20 @@ func (p *text) eventRegions(regions []audit.RegionDiff, workers int64, title str
 		c    audit.Copied
 	}
 	var rows []row
+	rest, quiet := audit.Copied{}, 0
 	for i := range sums {
+		if c := &sums[i].Copied; c.CopiedPages+c.NewPages == 0 && len(sums) > 2 {
+			rest.Add(c)
+			quiet++
+			continue
+		}
 		rows = append(rows, row{regionName(sums[i].Kind), sums[i].Copied})
+	}
+	switch {
+	case quiet == 1:
+		rows = append(rows, row{"[1 other]", rest})
+	case quiet > 1:
+		rows = append(rows, row{others(quiet), rest})
 	}
 	if len(rows) > 1 {
 		rows = append(rows, row{"TOTAL", total})

@@ -128,66 +128,48 @@ func (p *text) events(r *audit.ForktestReport) {
 	if !visible {
 		p.unknown(noteHidden)
 	}
-	var amounts []pagemap.Bytes
 	n, confidence, same := list[0].N, list[0].CopiedBytes.Confidence, true
 	for i := range list {
-		amounts = append(amounts, list[i].SharedBefore.High, list[i].NewBytes.High)
 		same = same && list[i].N == n && list[i].CopiedBytes.Confidence == confidence
 	}
-	scale := CommonScale(amounts...)
-	between, what := "from..to", ""
+	between, what := "from..to", fmt.Sprintf("medians of %d runs", n)
 	switch {
 	case n == 1 && same:
 		what = "of 1 run"
 	case same && confidence > 0:
-		what = fmt.Sprintf("medians of %d runs", n)
 		between += p.note(fmt.Sprintf("%.0f%% confidence interval of the median.", 100*confidence))
 	default:
-		what = fmt.Sprintf("medians of %d runs", n)
 		between += p.note("The smallest and the largest of the runs: too few for a confidence interval (6 are enough).")
 	}
-	p.section("EVENTS, %s, in %s; %% is of what was shared", what, scale.Unit())
-	p.table(func(narrow bool) *grid {
+	p.section("EVENTS, %s; %% is of what was shared", what)
+	p.table(func(bool) *grid {
 		g := &grid{lines: make([]line, len(list))}
-		b := gridBuilder{p: p, g: g, scale: scale, narrow: narrow}
-		median := func(c column, f func(*audit.EventSummary) audit.Interval) {
-			b.amounts(c, len(list), func(i int) (pagemap.Bytes, string) {
+		b := gridBuilder{p: p, g: g}
+		// Each amount has its own unit: the noise floor is some KiB, what matters beside it some MiB.
+		add := func(c column, f func(*audit.EventSummary) string) {
+			b.texts(c, len(list), func(i int) string {
 				if !visible {
-					return 0, "?"
+					return "?"
 				}
-				return f(&list[i]).Median, ""
+				return f(&list[i])
 			})
 		}
 		b.texts(column{head: "event", left: true}, len(list), func(i int) string { return p.eventName(list[i].Name) })
 		if !same {
 			b.texts(column{head: "runs"}, len(list), func(i int) string { return Count(int64(list[i].N)) })
 		}
-		median(column{over: "shared", head: "before"}, func(e *audit.EventSummary) audit.Interval { return e.SharedBefore })
-		median(column{head: "copied"}, func(e *audit.EventSummary) audit.Interval { return e.CopiedBytes })
+		add(column{over: "shared", head: "before"}, func(e *audit.EventSummary) string { return Size(e.SharedBefore.Median) })
+		add(column{head: "copied"}, func(e *audit.EventSummary) string { return Size(e.CopiedBytes.Median) })
 		if n > 1 || !same {
-			var ends []pagemap.Bytes
-			for i := range list {
-				ends = append(ends, list[i].CopiedBytes.High)
-			}
-			s := scale.For(ends...)
-			b.texts(column{head: between}, len(list), func(i int) string {
-				if !visible {
-					return "?"
-				}
-				c := list[i].CopiedBytes
-				return s.amount(c.Low) + ".." + s.amount(c.High)
-			})
+			add(column{head: between}, func(e *audit.EventSummary) string { return SizeRange(e.CopiedBytes.Low, e.CopiedBytes.High) })
 		}
-		b.texts(column{head: "%"}, len(list), func(i int) string {
-			if !visible {
-				return "?"
-			}
-			return Percent(int64(list[i].CopiedBytes.Median), int64(list[i].SharedBefore.Median))
+		add(column{head: "%"}, func(e *audit.EventSummary) string {
+			return Percent(int64(e.CopiedBytes.Median), int64(e.SharedBefore.Median))
 		})
-		b.texts(column{over: "of it", head: "identical"}, len(list), func(i int) string {
-			return Percent(list[i].Change.Identical, list[i].Change.Compared())
+		add(column{over: "of it", head: "identical", drop: 1}, func(e *audit.EventSummary) string {
+			return Percent(e.Change.Identical, e.Change.Compared())
 		})
-		median(column{head: "new"}, func(e *audit.EventSummary) audit.Interval { return e.NewBytes })
+		add(column{head: "new", drop: 2}, func(e *audit.EventSummary) string { return Size(e.NewBytes.Median) })
 		return g
 	})
 }

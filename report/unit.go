@@ -3,6 +3,7 @@ package report
 import (
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"cowaudit/pagemap"
@@ -41,6 +42,19 @@ func Size(b pagemap.Bytes) string {
 		}
 	}
 	return threeDigits(float64(b)/float64(unitTiB.size)) + " " + unitTiB.name
+}
+
+// SizeRange writes two amounts in the unit of the larger one: "31.4..31.6 MiB".
+func SizeRange(low, high pagemap.Bytes) string {
+	number, name, _ := strings.Cut(Size(high), " ")
+	_, decimals, _ := strings.Cut(number, ".")
+	s := Scale{unit{"B", 1}, len(decimals)}
+	for _, u := range []unit{unitKiB, unitMiB, unitGiB, unitTiB} {
+		if u.name == name {
+			s.unit = u
+		}
+	}
+	return s.amount(low) + ".." + number + " " + name
 }
 
 // SignedSize writes a difference: "+31.5 MiB".

@@ -32,6 +32,22 @@ func TestSize(t *testing.T) {
 	}
 }
 
+func TestSizeRange(t *testing.T) {
+	const kib, mib = 1 << 10, 1 << 20
+	tests := []struct {
+		low, high pagemap.Bytes
+		want      string
+	}{
+		{0, 0, "0..0 B"}, {4, 1023, "4..1023 B"}, {32 * kib, 44 * kib, "32.0..44.0 KiB"}, {0, 44 * kib, "0..44.0 KiB"}, {4 * kib, 40 * mib, "<0.1..40.0 MiB"},
+		{8060 * 4 * kib, 8100 * 4 * kib, "31.5..31.6 MiB"}, {mib, mib, "1.00..1.00 MiB"}, {900 * kib, 1023*kib + 512, "0.88..1.00 MiB"}, {100 * mib, 250 * mib, "100..250 MiB"},
+	}
+	for _, tt := range tests {
+		if got := SizeRange(tt.low, tt.high); got != tt.want {
+			t.Errorf("SizeRange(%d, %d) = %q, want %q", tt.low, tt.high, got, tt.want)
+		}
+	}
+}
+
 func TestSignedSize(t *testing.T) {
 	for b, want := range map[pagemap.Bytes]string{0: "0 B", 1024: "+1.00 KiB", -1024: "-1.00 KiB"} {
 		if got := SignedSize(b); got != want {

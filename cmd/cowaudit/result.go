@@ -19,7 +19,7 @@ func detailFlags() []cli.Flag {
 
 // details gives what the options of detailFlags, and the output, say about text.
 func (o *output) details(c *cli.Context) report.Options {
-	r := report.Options{Color: o.Color(), Width: o.Width(), Mappings: c.Bool("mappings"), Runs: c.Bool("runs")}
+	r := report.Options{Color: o.Color(), Width: o.Width(), Mappings: c.Bool("mappings"), Runs: c.Bool("every-run")}
 	if c.Bool("all") {
 		r.Top = -1
 	}

@@ -21,7 +21,7 @@ func showCommand(a *application) *cli.Command {
 		Description: `FILE is what a command wrote with --format json, or a snapshot, which is then audited.
 Example: cowaudit show --mappings before.cow
 Needs: no privilege.`,
-		Flags:  append(append(detailFlags(), &cli.BoolFlag{Name: "runs", Usage: "list the runs of a fork test"}), outputFlags()...),
+		Flags:  append(append(detailFlags(), &cli.BoolFlag{Name: "every-run", Usage: "list the runs of a fork test too"}), outputFlags()...),
 		Action: func(c *cli.Context) error { return runShow(a, c) },
 	}
 }
