@@ -9,65 +9,127 @@ type family struct {
 }
 
 func (f family) args() []string {
-	h := 0
+	huge := 0
 	if f.huge {
-		h = 1
+		huge = 1
 	}
 	var a []string
-	for _, n := range []int{f.mib, f.workers, f.permille, f.mappings, f.sparseGiB, h} {
+	for _, n := range []int{f.mib, f.workers, f.permille, max(f.mappings, 1), f.sparseGiB, huge} {
 		a = append(a, fmt.Sprint(n))
 	}
 	return a
 }
 
+// needMiB is the memory that the family takes: pages, page tables, something for the programs that read.
+func (f family) needMiB() int64 {
+	pages := f.mib + f.mib*f.workers*f.permille/1000
+	tables := f.mib * (f.workers + 1) / 512
+	return int64(pages + tables + 512)
+}
+
 func (f family) String() string {
-	s := fmt.Sprintf("%d MiB, %d workers", f.mib, f.workers)
+	s := fmt.Sprintf("a master and %d workers of %s each", f.workers, size(f.mib))
+	if f.workers == 1 {
+		s = fmt.Sprintf("a master and a worker of %s each", size(f.mib))
+	}
 	if f.permille > 0 {
-		s += fmt.Sprintf(", each wrote %g%% of the pages", float64(f.permille)/10)
+		s += fmt.Sprintf(", each worker wrote %g%% of the pages since", float64(f.permille)/10)
 	}
 	if f.mappings > 1 {
-		s += fmt.Sprintf(", %d mappings", 2*f.mappings)
+		s += fmt.Sprintf(", %d mappings", f.mappings)
 	}
 	if f.sparseGiB > 0 {
-		s += fmt.Sprintf(", %d GiB reserved", f.sparseGiB)
+		s += fmt.Sprintf(", %s reserved", size(f.sparseGiB*1024))
 	}
 	if f.huge {
-		s += ", huge pages"
+		s += ", in huge pages"
 	}
 	return s
 }
 
-// benchCase is one family and what is run on it.
-type benchCase struct {
-	name string
-	fam  family
-	// rivals adds smaps_rollup, smem and pmap to cowaudit and the unit.
-	rivals bool
-	// contents adds cowaudit with the comparison of contents.
-	contents bool
-	// noUnit leaves the unit out of a case that would take it minutes: a naive reader of a terabyte reservation.
-	noUnit bool
+func size(mib int) string {
+	switch {
+	case mib >= 1<<20:
+		return fmt.Sprintf("%.3g TiB", float64(mib)/(1<<20))
+	case mib >= 1<<10:
+		return fmt.Sprintf("%.3g GiB", float64(mib)/(1<<10))
+	}
+	return fmt.Sprintf("%d MiB", mib)
 }
 
-// cases are all benchmarks, in the order of the table.
-func cases() []benchCase {
-	out := []benchCase{
-		{name: "headline", fam: family{mib: 1700, workers: 26, mappings: 1}, rivals: true},
-		{name: "headline-written", fam: family{mib: 1700, workers: 26, permille: 50, mappings: 1}, contents: true},
-		{name: "headline-huge", fam: family{mib: 1700, workers: 26, mappings: 1, huge: true}},
+// group is one table of the result.
+type group struct {
+	name  string // for the command line
+	title string
+	rows  []row
+	// programs has a line for each program on one family; else there is one for each family.
+	programs bool
+	bars     bool // held against the bars
+	rounds   int  // at most; 0: as asked
+}
+
+// row is one family and the programs that read it.
+type row struct {
+	label    string
+	fam      family
+	programs []string
+	// like is the family without a reservation, which must cost the same; it runs at the same time.
+	like *family
+}
+
+// Names of programs.
+const (
+	unit          = "unit: C, pread of all pagemaps, one thread"
+	auditPages    = "cowaudit audit --contents=false"
+	auditContents = "cowaudit audit, contents compared"
+	auditLike     = "the same without the reservation"
+	rollups       = "C, smaps_rollup of all"
+	smem          = "smem -P"
+	pmap          = "pmap -X"
+)
+
+func groups() []group {
+	headline := family{mib: 1741, workers: 26, permille: 100} // 1.7 GiB
+	untouched, huge := headline, headline
+	untouched.permille, huge.permille, huge.huge = 0, 0, true
+	contents := family{mib: 1741, workers: 2, permille: 100}
+	return []group{
+		{name: "headline", programs: true, bars: true, rows: []row{
+			{label: headline.String(), fam: headline, programs: []string{unit, auditPages, rollups, smem, pmap}}}},
+		{name: "untouched", programs: true, bars: true, rows: []row{{label: untouched.String(), fam: untouched, programs: []string{unit, auditPages}}}},
+		{name: "huge", programs: true, rows: []row{{label: huge.String(), fam: huge, programs: []string{unit, auditPages}}}},
+		{name: "contents", programs: true, rounds: 3, rows: []row{
+			{label: contents.String(), fam: contents, programs: []string{unit, auditPages, auditContents}}}},
+		series("size", "By size: one worker, a tenth written", []int{256, 1024, 4096, 12288}, size,
+			func(n int) family { return family{mib: n, workers: 1, permille: 100} }),
+		series("workers", "By workers: 512 MiB each, a tenth written", []int{1, 4, 16, 64}, plain,
+			func(n int) family { return family{mib: 512, workers: n, permille: 100} }),
+		series("mappings", "By mappings: 4 workers of 512 MiB, a tenth written", []int{10, 1000, 10000, 60000}, plain,
+			func(n int) family { return family{mib: 512, workers: 4, permille: 100, mappings: n} }),
+		sparse(),
 	}
-	for _, mib := range []int{256, 1024, 4096, 12288} {
-		out = append(out, benchCase{name: "size", fam: family{mib: mib, workers: 1, mappings: 1}})
+}
+
+func plain(n int) string { return fmt.Sprint(n) }
+
+func series(name, title string, values []int, label func(int) string, of func(int) family) group {
+	g := group{name: name, title: title}
+	for _, n := range values {
+		programs := []string{unit, auditPages}
+		if name == "mappings" {
+			programs = append(programs, rollups)
+		}
+		g.rows = append(g.rows, row{label: label(n), fam: of(n), programs: programs})
 	}
-	for _, w := range []int{1, 4, 16, 64} {
-		out = append(out, benchCase{name: "workers", fam: family{mib: 512, workers: w, mappings: 1}})
-	}
-	// Each mapping of the family is two of the kernel's: its pages, and an unmapped one that keeps it apart.
-	for _, m := range []int{5, 500, 5000, 30000} {
-		out = append(out, benchCase{name: "mappings", fam: family{mib: 512, workers: 4, mappings: m}, rivals: m == 30000})
-	}
-	for _, s := range []int{0, 1024} {
-		out = append(out, benchCase{name: "sparse", fam: family{mib: 256, workers: 4, mappings: 1, sparseGiB: s}, noUnit: s > 0})
-	}
-	return out
+	return g
+}
+
+// sparse compares a family with a reservation of 1 TiB, 16 pages of it touched, with one without. The unit reads every entry
+// of the reservation, which takes minutes, and is left out.
+func sparse() group {
+	without := family{mib: 512, workers: 4, permille: 100}
+	with := without
+	with.sparseGiB = 1024
+	return group{name: "sparse", programs: true, rows: []row{
+		{label: with.String(), fam: with, like: &without, programs: []string{auditLike, auditPages}}}}
 }

@@ -1,28 +1,28 @@
 package main
 
 import (
-	"bufio"
+	"bytes"
 	"context"
+	"embed"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 )
 
 // tools are the programs that are measured.
 type tools struct {
-	dir                         string
-	family, unit, rollup, audit string
-	smem, pmap                  string // empty where not installed
+	dir                                string
+	family, unit, rollup, timed, audit string
+	smem, pmap                         string // empty where not installed
 }
 
+// newTools compiles the C programs and finds the others.
 func newTools(ctx context.Context) (*tools, error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("needs root: frame numbers are hidden from others")
@@ -31,186 +31,185 @@ func newTools(ctx context.Context) (*tools, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &tools{dir: dir}
-	for name, to := range map[string]*string{"family": &t.family, "unit": &t.unit, "rollup": &t.rollup} {
-		*to = filepath.Join(dir, name)
-		src := filepath.Join("bench", "src", name+".c")
-		if out, err := exec.CommandContext(ctx, "gcc", "-O2", "-o", *to, src).CombinedOutput(); err != nil {
-			t.remove()
-			return nil, fmt.Errorf("compile %s: %w: %s", src, err, out)
+	t := &tools{dir: dir, audit: os.Getenv("COWAUDIT")}
+	for _, p := range []struct {
+		name string
+		to   *string
+	}{{"family", &t.family}, {"unit", &t.unit}, {"rollup", &t.rollup}, {"timed", &t.timed}} {
+		*p.to = filepath.Join(dir, p.name)
+		if err := compile(ctx, p.name, *p.to); err != nil {
+			return nil, errors.Join(err, t.remove())
 		}
 	}
-	t.audit = os.Getenv("COWAUDIT")
 	if t.audit == "" {
-		t.audit = "bin/cowaudit"
+		t.audit = filepath.Join("bin", "cowaudit")
 	}
 	if _, err := os.Stat(t.audit); err != nil {
-		t.remove()
-		return nil, fmt.Errorf("no cowaudit to measure (run make build): %w", err)
+		return nil, errors.Join(fmt.Errorf("no cowaudit to measure (make build): %w", err), t.remove())
 	}
-	t.smem, _ = exec.LookPath("smem")
-	t.pmap, _ = exec.LookPath("pmap")
+	t.smem = lookPath("smem")
+	t.pmap = lookPath("pmap")
 	return t, nil
 }
 
-func (t *tools) remove() { os.RemoveAll(t.dir) }
+//go:embed src/*.c
+var sources embed.FS
 
-// server is a running family.
-type server struct {
-	cmd   *exec.Cmd
-	stdin io.Closer
-	pids  []string // master first
+func compile(ctx context.Context, name, to string) error {
+	src, err := sources.ReadFile("src/" + name + ".c")
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, "gcc", "-O2", "-Wall", "-Wextra", "-o", to, "-x", "c", "-")
+	cmd.Stdin = bytes.NewReader(src)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("compile %s.c: %w: %s", name, err, out)
+	}
+	return nil
 }
 
-func (t *tools) start(ctx context.Context, f family) (*server, error) {
-	cmd := exec.CommandContext(ctx, t.family, f.args()...)
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
+func lookPath(name string) string {
+	path, err := exec.LookPath(name)
 	if err != nil {
-		return nil, err
+		return ""
 	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	s := &server{cmd: cmd, stdin: in}
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if s.pids = strings.Fields(line); err != nil || len(s.pids) < 2 || s.pids[0] != "READY" {
-		s.stop()
-		return nil, fmt.Errorf("the family %v did not come up: %q: %w", f.args(), line, err)
-	}
-	s.pids = s.pids[1:]
-	return s, nil
+	return path
 }
 
-func (s *server) stop() {
-	s.stdin.Close()
-	s.cmd.Wait()
+func (t *tools) remove() error { return os.RemoveAll(t.dir) }
+
+// argv gives the command line by which a program reads a family; nil where it is not installed.
+func (t *tools) argv(program string, pids []string) []string {
+	switch program {
+	case unit:
+		return append([]string{t.unit}, pids...)
+	case auditPages, auditLike:
+		return []string{t.audit, "audit", "--contents=false", "--format", "json", pids[0]}
+	case auditContents:
+		return []string{t.audit, "audit", "--format", "json", pids[0]}
+	case rollups:
+		return append([]string{t.rollup}, pids...)
+	case smem:
+		if t.smem != "" {
+			return []string{t.smem, "-H", "-P", "^" + t.family + " "}
+		}
+	case pmap:
+		if t.pmap != "" {
+			return append([]string{t.pmap, "-X"}, pids...)
+		}
+	}
+	return nil
 }
 
 // sample is one run of one program.
 type sample struct {
 	wall, cpu time.Duration
 	peak      int64 // bytes
-	out       string
 }
 
-func runOnce(ctx context.Context, argv []string) (sample, error) {
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	var out strings.Builder
-	cmd.Stdout = &cut{&out, 64}
-	var errs strings.Builder
-	cmd.Stderr = &cut{&errs, 1024}
-	start := time.Now()
-	err := cmd.Run()
-	s := sample{wall: time.Since(start), out: out.String()}
+// runOnce runs a program with its output thrown away or, where out is given, kept.
+func (t *tools) runOnce(ctx context.Context, argv []string, out io.Writer) (sample, error) {
+	r, w, err := os.Pipe()
 	if err != nil {
-		return s, fmt.Errorf("%s: %w: %s", strings.Join(argv[:min(len(argv), 6)], " "), err, errs.String())
+		return sample{}, err
 	}
-	ru := cmd.ProcessState.SysUsage().(*syscall.Rusage)
-	s.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
-	s.peak = ru.Maxrss * 1024
-	return s, nil
+	defer r.Close()
+	cmd := exec.CommandContext(ctx, t.timed, argv...)
+	cmd.Stdout = out // nil: the null device
+	cmd.ExtraFiles = []*os.File{w}
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	err = cmd.Run()
+	w.Close()
+	if err != nil {
+		return sample{}, fmt.Errorf("%s: %w: %s", strings.Join(argv[:min(len(argv), 6)], " "), err, errs.Bytes())
+	}
+	var wall, cpu, kib int64
+	if _, err := fmt.Fscan(r, &wall, &cpu, &kib); err != nil {
+		return sample{}, fmt.Errorf("%s: read what it took: %w", argv[0], err)
+	}
+	return sample{wall: time.Duration(wall), cpu: time.Duration(cpu), peak: kib << 10}, nil
 }
 
-// cut keeps the first bytes written to it and takes the rest.
-type cut struct {
-	b    *strings.Builder
-	left int
-}
-
-func (c *cut) Write(p []byte) (int, error) {
-	n := min(len(p), c.left)
-	c.b.Write(p[:n])
-	c.left -= n
-	return len(p), nil
-}
-
-// contender is one program of a case.
+// contender is one program that reads one family.
 type contender struct {
 	name string
 	argv []string
 	got  []sample
 }
 
-func (t *tools) contenders(c benchCase, pids []string) []*contender {
-	audit := func(more ...string) []string {
-		return append(append([]string{t.audit, "audit", "--format", "json"}, more...), pids[0])
-	}
-	var out []*contender
-	if !c.noUnit {
-		out = append(out, &contender{name: unitName, argv: append([]string{t.unit}, pids...)})
-	}
-	out = append(out, &contender{name: "cowaudit audit", argv: audit("--contents=false")})
-	if c.contents {
-		out = append(out, &contender{name: "cowaudit audit, contents compared", argv: audit("--contents")})
-	}
-	if c.rivals {
-		out = append(out, &contender{name: "smaps_rollup of all", argv: append([]string{t.rollup}, pids...)})
-		if t.smem != "" {
-			out = append(out, &contender{name: "smem", argv: []string{t.smem, "-P", filepath.Base(t.dir)}})
-		}
-		if t.pmap != "" {
-			out = append(out, &contender{name: "pmap -X", argv: append([]string{t.pmap, "-X"}, pids...)})
-		}
-	}
-	return out
+// result is what a row gave.
+type result struct {
+	row
+	all     []*contender
+	entries int64 // that the unit reads, 0 where it did not run
+	note    string
+	skipped string
 }
 
-const unitName = "unit: pread of all pagemaps, one thread"
-
-// measure runs all contenders of a case in turn, round after round.
-func (t *tools) measure(ctx context.Context, c benchCase, rounds int, progress io.Writer) (*result, error) {
-	need := int64(c.fam.mib)*(1000+int64(c.fam.workers*c.fam.permille))/1000 + int64(c.fam.mib*(c.fam.workers+1))/512 + 256
-	if have, err := availableMiB(); err != nil {
-		return nil, err
-	} else if have < need {
-		return &result{c: c, skipped: fmt.Sprintf("needs %d MiB of memory, %d are available", need, have)}, nil
+// measure runs the programs of a row in turn, round after round. The first round warms up, and shows that each program
+// reads what it should.
+func (t *tools) measure(ctx context.Context, r row, rounds int, progress io.Writer) (res *result, err error) {
+	res = &result{row: r}
+	need := r.fam.needMiB()
+	if r.like != nil {
+		need += r.like.needMiB()
 	}
-	s, err := t.start(ctx, c.fam)
+	have, err := availableMiB()
 	if err != nil {
 		return nil, err
 	}
-	defer s.stop()
-	all := t.contenders(c, s.pids)
-	for round := range rounds + 1 { // the first one warms up
-		for _, k := range all {
-			got, err := runOnce(ctx, k.argv)
+	if have < need {
+		res.skipped = fmt.Sprintf("not run: needs %s of memory, %s are available", size(int(need)), size(int(have)))
+		return res, nil
+	}
+	s, err := t.start(ctx, r.fam)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.stop()) }()
+	pids := map[string][]string{}
+	for _, name := range r.programs {
+		pids[name] = s.pids
+	}
+	if r.like != nil {
+		l, err := t.start(ctx, *r.like)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, l.stop()) }()
+		pids[auditLike] = l.pids
+	}
+	for _, name := range r.programs {
+		argv := t.argv(name, pids[name])
+		if argv == nil {
+			res.note += name + " is not installed. "
+			continue
+		}
+		k := &contender{name: name, argv: argv}
+		var out bytes.Buffer
+		if _, err := t.runOnce(ctx, argv, &out); err != nil {
+			return nil, err
+		}
+		if err := checkOutput(name, out.Bytes(), r, pids[name]); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		if name == unit {
+			if res.entries, err = strconv.ParseInt(strings.TrimSpace(out.String()), 10, 64); err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+		}
+		res.all = append(res.all, k)
+	}
+	for round := range rounds {
+		for _, k := range res.all {
+			got, err := t.runOnce(ctx, k.argv, nil)
 			if err != nil {
 				return nil, err
 			}
-			if round > 0 {
-				k.got = append(k.got, got)
-			}
+			k.got = append(k.got, got)
 		}
-		fmt.Fprintf(progress, "%s: %v: round %d of %d\n", c.name, c.fam, round, rounds)
+		fmt.Fprintf(progress, "%s: round %d of %d\n", r.label, round+1, rounds)
 	}
-	return &result{c: c, all: all}, nil
-}
-
-// availableMiB is MemAvailable of /proc/meminfo (3.14).
-func availableMiB() (int64, error) {
-	b, err := os.ReadFile("/proc/meminfo")
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(b)) {
-		if f := strings.Fields(line); len(f) >= 2 && f[0] == "MemAvailable:" {
-			n, err := strconv.ParseInt(f[1], 10, 64)
-			return n / 1024, err
-		}
-	}
-	return 0, errors.New("/proc/meminfo has no MemAvailable")
-}
-
-func median[T int64 | time.Duration](got []sample, of func(sample) T) T {
-	v := make([]T, len(got))
-	for i, s := range got {
-		v[i] = of(s)
-	}
-	slices.Sort(v)
-	return v[len(v)/2]
+	return res, nil
 }
