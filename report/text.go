@@ -95,11 +95,15 @@ func (p *text) section(format string, a ...any) {
 	p.wrap(styleBold, "", "", fmt.Sprintf(format, a...))
 }
 
+// maxProse is the width in which sentences are set where the terminal is wider: longer lines are hard to read.
+const maxProse = 100
+
 // wrap writes words over as many lines as they need; first and rest are what the lines start with.
 func (p *text) wrap(s style, first, rest, words string) {
+	limit := min(p.o.Width, maxProse)
 	line, used := first, false
 	for _, word := range strings.Fields(words) {
-		if used && width(line)+1+width(word) > p.o.Width {
+		if used && width(line)+1+width(word) > limit {
 			p.plain(s, line)
 			line, used = rest, false
 		}
