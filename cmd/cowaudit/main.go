@@ -30,8 +30,8 @@ type application struct {
 // commands lists the commands in the order of the help. One command, one file.
 func commands(a *application) []*cli.Command {
 	return []*cli.Command{
-		doctorCommand(a),
 		demoCommand(a),
+		doctorCommand(a),
 		auditCommand(a),
 		snapshotCommand(a),
 		diffCommand(a),
@@ -69,8 +69,6 @@ func (a *application) cli() *cli.App {
 	app := &cli.App{
 		Name:            "cowaudit",
 		Usage:           "counts what the processes of a forking server still share",
-		UsageText:       "cowaudit COMMAND [options] [arguments]",
-		Description:     "Options come before arguments. \"cowaudit help COMMAND\" explains a command.\nExit codes: 0 done, 1 gate failed, 2 wrong usage, 3 could not measure.",
 		HideVersion:     true, // its flag is our own: -v is left free
 		HideHelpCommand: true, // so is its command, which exits with 3 when it does not know the word
 		Writer:          a.stdout,
@@ -78,7 +76,7 @@ func (a *application) cli() *cli.App {
 		Reader:          a.stdin,
 		ExitErrHandler:  func(*cli.Context, error) {},
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "version", Usage: "print the version", DisableDefaultText: true},
+			&cli.BoolFlag{Name: "version", Usage: "print the version"},
 			cli.HelpFlag,
 		},
 		Before:       a.checkCommand,
@@ -88,6 +86,7 @@ func (a *application) cli() *cli.App {
 	for _, c := range append(commands(a), helpCommand(a)) {
 		app.Commands = append(app.Commands, a.finish(c))
 	}
+	app.CustomAppHelpTemplate = literal(appHelp(app))
 	return app
 }
 
@@ -95,6 +94,7 @@ func (a *application) cli() *cli.App {
 func (a *application) finish(c *cli.Command) *cli.Command {
 	c.HideHelpCommand = true // or the argument "help" would be taken for a command
 	c.OnUsageError = onUsageError
+	c.CustomHelpTemplate = literal(commandHelp(c))
 	before := c.Before
 	c.Before = func(ctx *cli.Context) error {
 		if err := a.checkOrder(ctx); err != nil {

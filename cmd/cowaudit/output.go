@@ -114,10 +114,13 @@ func (o *output) Write(render func(io.Writer) error) error {
 	if err == nil {
 		err = w.Flush()
 	}
-	switch {
-	case err == nil, errors.Is(err, syscall.EPIPE):
+	if err == nil || errors.Is(err, syscall.EPIPE) {
 		return nil
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+	}
+	if f, ok := o.stdout.(*os.File); ok {
+		err = cause(err, f.Name())
+	}
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return withRemedy(fmt.Errorf("write the result to standard output: %w", err), "free some space, or choose another place with -o")
 	}
 	return fmt.Errorf("write the result to standard output: %w", err)

@@ -30,7 +30,7 @@ func (a *application) checkCommand(c *cli.Context) error {
 
 func unknownCommand(app *cli.App, name string) error {
 	var names []string
-	for _, k := range app.Commands {
+	for _, k := range app.VisibleCommands() {
 		names = append(names, k.Name)
 	}
 	return usageErrorf("unknown command %q%s: \"cowaudit help\" lists the commands", name, didYouMean(name, names))
@@ -43,29 +43,6 @@ func (a *application) noCommand(c *cli.Context) error {
 		return err
 	}
 	return usageErrorf("no command given")
-}
-
-func helpCommand(a *application) *cli.Command {
-	return &cli.Command{
-		Name:      "help",
-		Usage:     "explain a command, or list them",
-		ArgsUsage: "[COMMAND]",
-		Description: `Example: cowaudit help doctor
-Needs: no privilege.`,
-		Action: func(c *cli.Context) error {
-			name := c.Args().First()
-			switch {
-			case c.NArg() > 1:
-				return usageErrorf("help: one command at a time, not %d", c.NArg())
-			case name == "":
-				return cli.ShowAppHelp(c)
-			case c.App.Command(name) == nil:
-				return unknownCommand(c.App, name)
-			}
-			// By way of the root: what a command's own context knows of are its subcommands.
-			return cli.ShowCommandHelp(c.Lineage()[1], name)
-		},
-	}
 }
 
 // onUsageError makes a usage error of what the parser of flags says.
