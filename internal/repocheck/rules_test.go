@@ -25,6 +25,8 @@ func TestGoFileRules(t *testing.T) {
 		{"test kit in a program", "cmd/cowaudit/x.go", `import "cowaudit/internal/testkit"`, "internal/testkit is for tests"},
 		{"test kit in a test", "pagemap/x_test.go", `import "cowaudit/internal/testkit"`, ""},
 		{"up in a test", "pagemap/x_test.go", `import "cowaudit/audit"`, "pagemap may not import audit"},
+		{"up in a test of internal", "internal/x/x_test.go", `import "cowaudit/audit"`, ""},
+		{"the command in a test of internal", "internal/x/x_test.go", `import "cowaudit/cmd/cowaudit"`, "internal may not import cmd/cowaudit"},
 		{"unknown room", "other/x.go", ``, "none of the rooms"},
 		{"unknown room imported", "cmd/cowaudit/x.go", `import "cowaudit/other"`, "none of the rooms"},
 		{"foreign module", "pagemap/x.go", `import "github.com/urfave/cli/v2"`, "pagemap may not import github.com/urfave/cli/v2"},
