@@ -37,7 +37,9 @@ func swapOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, no := syscall.Syscall(syscall.SYS_SWAPON, uintptr(unsafe.Pointer(path)), 0, 0); no != 0 {
+	// First in line (include/linux/swap.h, SWAP_FLAG_PREFER): what another test swaps off must not bring these pages back.
+	const preferred = 0x8000 | 0x7fff
+	if _, _, no := syscall.Syscall(syscall.SYS_SWAPON, uintptr(unsafe.Pointer(path)), preferred, 0); no != 0 {
 		testkit.Missing(t, "swap: swapon: "+no.Error())
 	}
 	t.Cleanup(func() {

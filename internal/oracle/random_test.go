@@ -138,7 +138,8 @@ func TestRandomHistories(t *testing.T) {
 var workloadMemory = audit.Range{Start: 0x100000000000, End: 0x200000000000}
 
 // checkWho holds what one capture says of who copied against what really happened: a side is named for no more pages than
-// there are on which its frame is another one than at the fork.
+// there are on which its frame is another one than at the fork. One thing cannot be seen in a single capture, and
+// docs/method.md says so: the reference copied, forked again, and the worker, left alone, wrote in place.
 func checkWho(t *testing.T, raw *tableReader, what string, p audit.Pages, fork [2]table, now, ref table) {
 	t.Helper()
 	var worker, reference int64
@@ -157,7 +158,7 @@ func checkWho(t *testing.T, raw *tableReader, what string, p audit.Pages, fork [
 			reference++
 		}
 	}
-	if p.CopiedByWorker > worker || p.CopiedByReference > reference {
+	if p.CopiedByWorker > worker+reference || p.CopiedByReference > reference {
 		t.Errorf("%s: of %d copied pages %d are said to be by the worker, whose frames changed on %d, and %d by the reference, whose frames changed on %d",
 			what, p.Copied, p.CopiedByWorker, worker, p.CopiedByReference, reference)
 	}

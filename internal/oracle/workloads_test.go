@@ -22,6 +22,9 @@ type workRow struct {
 // swappedUnlessUnknown: in swap, in which slot's place a resident page of the reference stands cannot be seen; it may be said so.
 func swappedUnlessUnknown(p *audit.Pages) { p.Swapped, p.Unknown = p.Swapped+p.Unknown, 0 }
 
+// sharedUnlessUnknown is the same of a process that does have the slot.
+func sharedUnlessUnknown(p *audit.Pages) { p.Shared, p.Unknown = p.Shared+p.Unknown, 0 }
+
 // copiedUnlessUnknown is the same the other way round.
 func copiedUnlessUnknown(p *audit.Pages) {
 	p.Copied, p.CopiedByUndetermined, p.Unknown = p.Copied+p.Unknown, p.CopiedByUndetermined+p.Unknown, 0
@@ -446,7 +449,7 @@ var workloads = []work{
 			{name: "forked", tables: true, pages: []workRow{{who: "a", region: "A", pages: audit.Pages{Shared: 83, InSwap: 83}}}},
 			{name: "mixed", pages: []workRow{
 				{who: "m", region: "A", pages: audit.Pages{Shared: 83, InSwap: 70}},
-				{who: "b", region: "A", pages: audit.Pages{Shared: 83, InSwap: 83}},
+				{who: "b", region: "A", pages: audit.Pages{Shared: 83, InSwap: 83}, fold: sharedUnlessUnknown},
 				{who: "a", region: "A", pages: audit.Pages{Shared: 70, Swapped: 13, InSwap: 83}, fold: swappedUnlessUnknown},
 			}},
 		},
@@ -459,8 +462,8 @@ var workloads = []work{
 		stages: []workStage{
 			{name: "forked", tables: true, pages: []workRow{{who: "a", region: "A", pages: audit.Pages{Shared: 83, InSwap: 83}}}},
 			{name: "mixed", pages: []workRow{
-				{who: "a", region: "A", pages: audit.Pages{Shared: 70, Copied: 13, CopiedByUndetermined: 13, InSwap: 70}, fold: copiedUnlessUnknown},
-				{who: "g", region: "A", pages: audit.Pages{Shared: 83, InSwap: 83}},
+				{who: "a", region: "A", pages: audit.Pages{Shared: 70, Copied: 13, CopiedByUndetermined: 13, InSwap: 70, Private: 13}, fold: copiedUnlessUnknown},
+				{who: "g", region: "A", pages: audit.Pages{Shared: 83, InSwap: 83}, fold: sharedUnlessUnknown},
 			}},
 		},
 	},

@@ -5,6 +5,7 @@
 #include "stages.h"
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -238,6 +239,13 @@ static void family(char **text, int count, char *first_address) {
 		if (pipe(S->procs[i].order) || pipe(S->procs[i].ack))
 			fail("pipe", "");
 	signal(SIGPIPE, SIG_IGN);
+	/* One processor for all: pages wait in lists of the processor that touched them, and madvise(MADV_PAGEOUT) drains only
+	 * those of its own (mm/swap.c, lru_add_drain). */
+	cpu_set_t one;
+	CPU_ZERO(&one);
+	CPU_SET(sched_getcpu(), &one);
+	if (sched_setaffinity(0, sizeof one, &one))
+		fail("sched_setaffinity", "");
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	statements = text;
 	last = count;
