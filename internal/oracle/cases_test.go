@@ -39,6 +39,7 @@ type stageWant struct {
 	moved  []movedRow
 	diffs  []diffRow
 	states map[int]pagemap.State
+	spaces map[int]int // whose address space a process runs in
 	tables bool // the page tables read here must agree, for each row
 }
 
@@ -89,6 +90,11 @@ func checkStage(t *testing.T, st stage, taken map[string]*pagemap.Snapshot, want
 	for i, state := range want.states {
 		if got := process(t, whole, st.pids[i]).State; got != state {
 			t.Errorf("%s: process %d is %s, want %s", st.name, i, got, state)
+		}
+	}
+	for i, j := range want.spaces {
+		if got := process(t, whole, st.pids[i]).SharesMM; got != st.pids[j] {
+			t.Errorf("%s: process %d runs in the address space of %d, want %d", st.name, i, got, st.pids[j])
 		}
 	}
 	for _, row := range want.pages {
@@ -286,7 +292,7 @@ var accountingCases = []caseWant{
 				{pid: 1, region: "R", pages: audit.Pages{Shared: 128}},
 				{pid: 2, region: "R", pages: audit.Pages{}},
 			}},
-		{stage: "vm-child-wrote-50", states: map[int]pagemap.State{2: pagemap.StateSharedMM}, pages: []ledgerRow{
+		{stage: "vm-child-wrote-50", states: map[int]pagemap.State{2: pagemap.StateSharedMM}, spaces: map[int]int{2: 0}, pages: []ledgerRow{
 			{pid: 1, region: "R", pages: audit.Pages{Shared: 78, Copied: 50, CopiedByReference: 50, Private: 50}},
 		}, diffs: []diffRow{
 			{from: "after-clone_vm-and-fork", pid: 1, region: "R", copied: audit.Copied{StillShared: 78, CopiedPages: 50, CopiedByReference: 50}},
