@@ -40,7 +40,7 @@ type stageWant struct {
 	diffs  []diffRow
 	states map[int]pagemap.State
 	spaces map[int]int // whose address space a process runs in
-	tables bool // the page tables read here must agree, for each row
+	tables bool        // the page tables read here must agree, for each row
 }
 
 type caseWant struct {
