@@ -24,11 +24,11 @@ func Main(m *testing.M) {
 	}
 	before := descriptors()
 	code := m.Run()
-	if left := leftDescriptors(before); len(left) > 0 {
+	if left := leftDescriptors(before, patience); len(left) > 0 {
 		fmt.Fprintf(os.Stderr, "testkit: descriptors left open: %s\n", strings.Join(left, ", "))
 		code = max(code, 1)
 	}
-	if left := leftProcesses(mark); len(left) > 0 {
+	if left := leftProcesses(mark, patience); len(left) > 0 {
 		fmt.Fprintf(os.Stderr, "testkit: processes left behind: %s\n", strings.Join(left, ", "))
 		code = max(code, 1)
 	}
@@ -56,8 +56,8 @@ func descriptors() map[string]string {
 	return out
 }
 
-func leftDescriptors(before map[string]string) []string {
-	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+func leftDescriptors(before map[string]string, limit time.Duration) []string {
+	for end := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
 		var left []string
 		for fd, to := range descriptors() {
 			if _, ok := before[fd]; !ok {
@@ -73,8 +73,8 @@ func leftDescriptors(before map[string]string) []string {
 
 // leftProcesses finds the processes that carry the mark of this run, or are children of this process, kills them and says
 // what they are.
-func leftProcesses(mark string) (left []string) {
-	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+func leftProcesses(mark string, limit time.Duration) (left []string) {
+	for end := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
 		pids := marked(mark)
 		if len(pids) == 0 {
 			return nil

@@ -177,7 +177,7 @@ func TestLeft(t *testing.T) {
 	if code := p.Wait(); code != 0 {
 		t.Fatalf("exit code %d", code)
 	}
-	left := leftProcesses(mark)
+	left := leftProcesses(mark, 0)
 	if len(left) != 1 || !strings.HasPrefix(left[0], id+" (") {
 		t.Errorf("left behind: %q, want process %s", left, id)
 	}
@@ -186,13 +186,13 @@ func TestLeft(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := leftDescriptors(before); len(got) != 1 || !strings.HasSuffix(got[0], " /dev/null") {
+	if got := leftDescriptors(before, 0); len(got) != 1 || !strings.HasSuffix(got[0], " /dev/null") {
 		t.Errorf("left open: %q", got)
 	}
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if got := leftDescriptors(before); len(got) != 0 {
+	if got := leftDescriptors(before, patience); len(got) != 0 {
 		t.Errorf("left open after Close: %q", got)
 	}
 }
