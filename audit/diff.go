@@ -240,7 +240,7 @@ func (d *differ) unshared(p *pairDiff, k int, before, now counter, ma *pagemap.M
 // copied counts a page that was shared and is not: whose frame changed says who copied. Where both frames changed, a
 // migration between the captures or two copies, the flags after it may still tell.
 func (d *differ) copied(p *pairDiff, k int, mb, ma *pagemap.Mapping, s, r side, c *Copied) {
-	c.sides(s, r, d.b.entry(p.ib, k), d.b.entry(d.b.ref[p.ib], k))
+	c.sides(s, r, d.b.entry(p.ib, k), d.b.entry(d.b.ref[p.ib], k), d.a.forked[p.ia])
 	if mb == nil || (ma.Start > mb.Start && ma.Start < mb.End) || (ma.End > mb.Start && ma.End < mb.End) || ma.Inode != mb.Inode {
 		c.InChangedMappings++
 	}
@@ -252,10 +252,10 @@ func (d *differ) copied(p *pairDiff, k int, mb, ma *pagemap.Mapping, s, r side, 
 }
 
 // sides counts a copied page by who copied it: s and r are the two sides after, sb and rb their entries before.
-func (c *Copied) sides(s, r side, sb, rb pagemap.Entry) {
+func (c *Copied) sides(s, r side, sb, rb pagemap.Entry, forked bool) {
 	c.CopiedPages++
 	worker, ref := !s.e.SamePage(sb), !r.e.SamePage(rb)
-	switch by := copiedBy(s, r); {
+	switch by := copiedBy(s, r, forked, func() bool { return false }); {
 	case worker && !ref:
 		c.CopiedByWorker++
 	case ref && !worker:

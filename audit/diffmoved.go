@@ -96,7 +96,7 @@ func (d *differ) movedPage(p *pairDiff, before, after *pagemap.Snapshot, at page
 			}
 		}
 	}
-	shared := sb.e.Held() && d.b.anon(sb.e) && d.b.anonWord(sb, rb, true, never) == cShared
+	shared := sb.e.Held() && d.b.anon(sb.e) && d.b.anonWord(sb, rb, true, never, noOther) == cShared
 	held := sa.e.Held() && d.a.anon(sa.e)
 	switch {
 	case !shared && held && !(sb.e.Held() && d.b.anon(sb.e)):
@@ -113,11 +113,11 @@ func (d *differ) movedPage(p *pairDiff, before, after *pagemap.Snapshot, at page
 		c.DroppedPages++
 		return nil
 	}
-	switch d.a.anonWord(sa, ra, true, never) {
+	switch d.a.anonWord(sa, ra, true, never, noOther) {
 	case cShared:
 		c.StillShared++
 	case cCopied:
-		c.sides(sa, ra, sb.e, rb.e)
+		c.sides(sa, ra, sb.e, rb.e, d.a.forked[p.ia])
 		c.Change.NotCompared++
 	case cNew, cKept:
 		c.KeptPages++

@@ -22,13 +22,13 @@ type family struct {
 	page     pagemap.Addr
 	lo, hi   pagemap.Addr
 	ref      []int // index of the reference among the processes, -1: none
-	children []bool
+	forked   []bool // has a child in the family: what its own fork cleared says nothing of it
 	audited  []bool
 }
 
 func newFamily(f *pagemap.Family, rng *Range) *family {
 	n := len(f.Processes)
-	s := &family{fam: f, page: pagemap.Addr(f.Facts.PageSize), hi: ^pagemap.Addr(0), ref: make([]int, n), children: make([]bool, n), audited: make([]bool, n)}
+	s := &family{fam: f, page: pagemap.Addr(f.Facts.PageSize), hi: ^pagemap.Addr(0), ref: make([]int, n), forked: make([]bool, n), audited: make([]bool, n)}
 	s.visible = f.Facts.FramesVisible
 	s.zero = f.Facts.ZeroFrames
 	if rng != nil {
@@ -45,7 +45,16 @@ func newFamily(f *pagemap.Family, rng *Range) *family {
 		s.ref[i] = -1
 		if r, ok := at[f.Processes[i].Reference]; ok && s.audited[i] && r != i {
 			s.ref[i] = r
-			s.children[r] = true
+			s.forked[r] = true
+		}
+	}
+	index := make(map[pagemap.PID]int, n)
+	for i := range f.Processes {
+		index[f.Processes[i].PID] = i
+	}
+	for i := range f.Processes {
+		if p, ok := index[f.Processes[i].PPID]; ok && p != i {
+			s.forked[p] = true
 		}
 	}
 	return s
@@ -369,16 +378,59 @@ func (l *ledger) missing(r side) counter {
 	return cDropped
 }
 
-// elsewhere reports whether another process than i has the frame at this page of the window; siblings asks only for those
-// with the same reference.
-func (l *ledger) elsewhere(i, a int, e pagemap.Entry, siblings bool) bool {
+// elsewhere reports whether another process than i has the frame at this page of the window.
+func (l *ledger) elsewhere(i, a int, e pagemap.Entry) bool {
 	for j := range l.w.Rows {
-		if j == i || l.w.Rows[j].Entries == nil || !l.audited[j] || (siblings && l.ref[j] != l.ref[i]) {
-			continue
-		}
-		if e.SamePage(l.w.Rows[j].Entries[a]) {
+		if j != i && l.w.Rows[j].Entries != nil && l.audited[j] && e.SamePage(l.w.Rows[j].Entries[a]) {
 			return true
 		}
+	}
+	return false
+}
+
+// siblingHas is the same of those that have the frame from the reference of process i and not from it, nor it from them.
+func (l *ledger) siblingHas(i, a int, e pagemap.Entry) bool {
+	for j := range l.w.Rows {
+		if j != i && l.w.Rows[j].Entries != nil && l.audited[j] && l.ref[j] == l.ref[i] && e.SamePage(l.w.Rows[j].Entries[a]) &&
+			!l.descends(i, j) && !l.descends(j, i) {
+			return true
+		}
+	}
+	return false
+}
+
+// otherSlot reports whether a process other than i and its reference has, at this page of the window, another swap slot
+// than slot, or the page cached.
+func (l *ledger) otherSlot(i, a int, slot, cached pagemap.Entry) bool {
+	for j := range l.w.Rows {
+		if j == i || j == l.ref[i] || l.w.Rows[j].Entries == nil || !l.audited[j] {
+			continue
+		}
+		if e := l.w.Rows[j].Entries[a]; e.SamePage(cached) || e.InSwap() && !e.SamePage(slot) {
+			return true
+		}
+	}
+	return false
+}
+
+// descends reports whether process i was forked from process j or from a process that was.
+func (f *family) descends(i, j int) bool {
+	to := f.fam.Processes[j].PID
+	for range f.fam.Processes {
+		parent := f.fam.Processes[i].PPID
+		if parent == to {
+			return true
+		}
+		k := -1
+		for n := range f.fam.Processes {
+			if f.fam.Processes[n].PID == parent {
+				k = n
+			}
+		}
+		if k < 0 {
+			return false
+		}
+		i = k
 	}
 	return false
 }

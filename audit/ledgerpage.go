@@ -26,8 +26,13 @@ func (l *ledger) count(i int, m *pagemap.Mapping, c *cell, a int) {
 		if rr := l.ref[i]; rr >= 0 {
 			l.held(rr)[a] = true
 		}
+	case cUnknown:
+		// A page in the swap cache that several processes have: one of those in swap, though it is not known which.
+		if rr := l.ref[i]; rr >= 0 && l.visible && s.e.InSwap() && r.e.Present() {
+			l.held(rr)[a] = true
+		}
 	case cCopied:
-		c[copiedBy(s, r)]++
+		c[copiedBy(s, r, l.forked[i], func() bool { return l.siblingHas(i, a, s.e) })]++
 		words, known := int16(0), false
 		if row := l.w.Rows[i].Words; row != nil {
 			words, known = row[a], true
@@ -80,7 +85,8 @@ func (l *ledger) word(i int, m *pagemap.Mapping, a int, s, r side) counter {
 	if l.ref[i] < 0 {
 		return l.rootWord(i, a, s)
 	}
-	return l.anonWord(s, r, l.children[i], func() bool { return l.elsewhere(i, a, s.e, true) })
+	return l.anonWord(s, r, l.forked[i], func() bool { return l.siblingHas(i, a, s.e) },
+		func(slot, cached pagemap.Entry) bool { return l.otherSlot(i, a, slot, cached) })
 }
 
 func hasSlot(e pagemap.Entry) bool { _, ok := e.Slot(); return ok }
@@ -90,7 +96,7 @@ func (l *ledger) rootWord(i, a int, s side) counter {
 	switch {
 	case isKSM(s):
 		return cMerged
-	case l.heldSet[i] && l.heldBy[i][a], !s.exclusive() && l.elsewhere(i, a, s.e, false):
+	case l.heldSet[i] && l.heldBy[i][a], !s.exclusive() && l.elsewhere(i, a, s.e):
 		return cShared
 	case s.e.InSwap():
 		return cSwapped
@@ -130,7 +136,7 @@ func (l *ledger) cuts(i int, c *cell, a int, s side, word counter) {
 		if !l.earlier(i, a, s.e) {
 			l.distinctAnon++
 		}
-		if l.elsewhere(i, a, s.e, false) {
+		if l.elsewhere(i, a, s.e) {
 			if l.ref[i] >= 0 && word != cMerged {
 				c[cSiblings]++
 			}

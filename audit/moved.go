@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -27,18 +28,31 @@ func (l *ledger) findMoved(src pagemap.Source) error {
 		if len(lost) == 0 {
 			continue
 		}
-		frames, err := l.lostFrames(pr, r, lost)
-		if err != nil {
+		if err := l.findMovedOf(pr, i, lost); errors.Is(err, pagemap.ErrGone) {
+			// It, or its reference, ended or exec'd after its pages had been read: they stand as they were counted.
+			p := &l.fam.Processes[i]
+			l.fam.Warnings = append(l.fam.Warnings, pagemap.Warning{Code: "moved_unknown", PID: p.PID,
+				Text:   fmt.Sprintf("process %d or its reference ended before its moved mappings could be judged: their pages count as new, and dropped where they came from", p.PID),
+				Remedy: "run again for the family as it is now"})
+		} else if err != nil {
 			return err
 		}
-		for k, c := range l.own[i] {
-			if c == nil || c[cElsewhere] == 0 {
-				continue
-			}
-			m := &l.fam.Processes[i].Mappings[k]
-			if err := l.judgeMoved(pr, i, m, c, frames, lost); err != nil {
-				return err
-			}
+	}
+	return nil
+}
+
+func (l *ledger) findMovedOf(pr pairReader, i int, lost []lostRange) error {
+	frames, err := l.lostFrames(pr, l.ref[i], lost)
+	if err != nil {
+		return err
+	}
+	for k, c := range l.own[i] {
+		if c == nil || c[cElsewhere] == 0 {
+			continue
+		}
+		m := &l.fam.Processes[i].Mappings[k]
+		if err := l.judgeMoved(pr, i, m, c, frames, lost); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -226,18 +240,26 @@ func (l *ledger) recount(c *cell, s, r side, from pagemap.Addr, lost []lostRange
 		return false
 	}
 	c[was]--
+	if c[cNewFromFile] > c[cNew] {
+		c[cNewFromFile] = c[cNew] // all new pages of a file's mapping are
+	}
 	g[gone]--
-	switch word := l.anonWord(s, r, true, func() bool { return false }); word {
+	switch word := l.anonWord(s, r, true, func() bool { return false }, noOther); word {
 	case cShared:
 		c[cShared]++
 		c[cMoved]++
-		if !s.exclusive() && c[cElsewhere] > 0 {
+		// It was counted as somebody else's too, at this address or at another.
+		switch {
+		case s.exclusive():
+		case c[cElsewhere] > 0:
 			c[cElsewhere]--
+		case c[cSiblings] > 0:
+			c[cSiblings]--
 		}
 		return true
 	case cCopied:
 		c[cCopied]++
-		c[copiedBy(s, r)]++
+		c[copiedBy(s, r, true, func() bool { return false })]++
 		c[cNotCompared]++
 	default:
 		c[word]++

@@ -73,8 +73,10 @@ func (s side) inCache() (yes, ok bool) {
 }
 
 // anonWord judges an anonymous page e of a private mapping against the reference's page r at the same address.
-// siblingHas reports whether another process that has the same reference holds the frame at this address.
-func (c *classifier) anonWord(e, r side, hasChildren bool, siblingHas func() bool) counter {
+// siblingHas reports whether another process that has the same reference holds the frame at this address; otherSlot whether
+// a page in the swap cache may belong to another slot than the one given, since a third process has such a slot or shares
+// the page.
+func (c *classifier) anonWord(e, r side, hasChildren bool, siblingHas func() bool, otherSlot func(slot, cached pagemap.Entry) bool) counter {
 	switch {
 	case isKSM(e):
 		return cMerged
@@ -83,11 +85,11 @@ func (c *classifier) anonWord(e, r side, hasChildren bool, siblingHas func() boo
 	case e.e.InSwap() && r.e.InSwap():
 		return cSwapped
 	case e.e.InSwap() && c.anon(r.e):
-		return pick(r.inCache, cShared, cSwapped)
+		return pick(r.inCache, func() bool { return otherSlot(e.e, r.e) }, cShared, cSwapped)
 	case e.e.InSwap():
 		return cSwapped
 	case r.e.InSwap():
-		return pick(e.inCache, cShared, cCopied)
+		return pick(e.inCache, func() bool { return otherSlot(r.e, e.e) }, cShared, cCopied)
 	case c.anon(r.e):
 		return cCopied
 	}
@@ -105,9 +107,12 @@ func (c *classifier) anonWord(e, r side, hasChildren bool, siblingHas func() boo
 	return cKept
 }
 
-func pick(f func() (yes, ok bool), yes, no counter) counter {
-	switch y, ok := f(); {
-	case !ok:
+// noOther is for pages of which only two processes are looked at.
+func noOther(_, _ pagemap.Entry) bool { return false }
+
+func pick(inCache func() (yes, ok bool), doubt func() bool, yes, no counter) counter {
+	switch y, ok := inCache(); {
+	case !ok, y && doubt():
 		return cUnknown
 	case y:
 		return yes
@@ -116,31 +121,43 @@ func pick(f func() (yes, ok bool), yes, no counter) counter {
 }
 
 // copiedBy says which side of a copied page made the copy, from one capture alone: the page that a process wrote since
-// its fork is anon-exclusive (or was made so by reuse, when no sharer was left), the original left behind is not.
+// its fork is anon-exclusive (or was made so by reuse, when no sharer was left), the original left behind is not. A fork
+// takes the flag off all pages of the process that forks, so of a process that forked itself it says nothing when it is
+// clear.
 //
-//   - the worker's is not: the worker never wrote it, so the reference did.
+//   - a sibling has the worker's page: it is the original, so the reference made the copy.
+//   - the worker's is not exclusive, and it never forked: the worker never wrote it, so the reference did.
 //   - the worker's is, the reference's is not: the worker wrote; the reference did not write since its own last fork.
 //   - both are: both wrote, and who came first is not to be seen.
-//   - one is part of a larger folio and the other is not: a copy is always a single page (mm/memory.c, wp_page_copy, since
-//     5.8), so the larger folio is the original.
-func copiedBy(e, r side) counter {
+//   - one is part of a larger folio and the other is not: a write's copy is a single page (mm/memory.c, wp_page_copy, since
+//     5.8), so a single page that was written is the copy. Where it was not, the larger folio may be a collapse
+//     (mm/khugepaged.c), which copies too.
+//
+// forked says that the worker forked; siblingHas that a process forked from the same reference has the worker's frame at
+// this address.
+func copiedBy(e, r side, forked bool, siblingHas func() bool) counter {
+	ew, eok := e.wrote()
 	if r.e.InSwap() {
-		if w, ok := e.wrote(); ok && w {
+		if eok && ew {
 			return cByWorker
 		}
 		return cByUndetermined
 	}
-	ew, eok := e.wrote()
 	rw, rok := r.wrote()
 	switch {
 	case e.large() != r.large() && e.flags.Known() && r.flags.Known():
-		if e.large() {
+		switch {
+		case e.large() && rok && rw:
 			return cByReference
+		case r.large() && eok && ew:
+			return cByWorker
 		}
-		return cByWorker
-	case eok && !ew:
+		return cByUndetermined
+	case !e.exclusive() && siblingHas():
 		return cByReference
-	case eok && rok && !rw:
+	case eok && !ew && !forked:
+		return cByReference
+	case eok && ew && rok && !rw:
 		return cByWorker
 	}
 	return cByUndetermined

@@ -51,7 +51,7 @@ func TestAnonWord(t *testing.T) {
 		{"in swap, the reference's came back, only read", sd(swap|64, unread), sd(present|5, plain|pagemap.KFlagSwapCache), false, false, cShared},
 		{"in swap, the reference wrote", sd(swap|64, unread), sd(present|excl|5, ae), false, false, cSwapped},
 	} {
-		if got := c.anonWord(tc.e, tc.r, tc.children, func() bool { return tc.sibling }); got != tc.want {
+		if got := c.anonWord(tc.e, tc.r, tc.children, func() bool { return tc.sibling }, noOther); got != tc.want {
 			t.Errorf("%s: counter %d, want %d", tc.name, got, tc.want)
 		}
 	}
@@ -74,7 +74,7 @@ func TestCopiedBy(t *testing.T) {
 		{"both are parts of huge pages", sd(present|excl|5, thp), sd(present|excl|6, thp), cByUndetermined},
 		{"the reference's is in swap", sd(present|excl|5, ae), sd(swap|64, unread), cByWorker},
 	} {
-		if got := copiedBy(tc.e, tc.r); got != tc.want {
+		if got := copiedBy(tc.e, tc.r, false, func() bool { return false }); got != tc.want {
 			t.Errorf("%s: counter %d, want %d", tc.name, got, tc.want)
 		}
 	}

@@ -37,6 +37,9 @@ func (r *reader) readFlags() error {
 	for i, m := range r.c.members {
 		e := r.row(i).Entries
 		if e == nil {
+			if m.ref >= 0 {
+				r.wantMissing(m.ref)
+			}
 			continue
 		}
 		if m.ksm {
@@ -86,6 +89,16 @@ func (r *reader) wantAnon(i int, e []Entry) {
 	}
 }
 
+// wantMissing asks for the flags of what a reference holds in a window in which the process maps nothing: they tell what was
+// given up from what the reference allocated since.
+func (r *reader) wantMissing(ref int) {
+	for k, y := range r.row(ref).Entries {
+		if r.anon(y) && y.Exclusive() {
+			r.addWant(ref, k, y)
+		}
+	}
+}
+
 // wantDiffering asks for the flags of pages on which member i and its reference differ. Blocks that are equal, nearly
 // all of them in a young worker, are passed over by a comparison of memory.
 func (r *reader) wantDiffering(i, ref int) {
@@ -103,11 +116,12 @@ func (r *reader) wantDiffering(i, ref int) {
 			if (x^y)&sameMask == 0 {
 				continue
 			}
-			swap := x.InSwap() || y.InSwap()
-			if r.anon(x) && (x.Exclusive() || swap) {
+			// In a huge page bit 56 speaks of the head page: its flags say that it is one.
+			any := x.InSwap() || y.InSwap()
+			if r.anon(x) && (any || x.Exclusive() || r.inHuge(i, k)) {
 				r.addWant(i, k, x)
 			}
-			if r.anon(y) && (y.Exclusive() || swap) {
+			if r.anon(y) && (any || y.Exclusive() || r.inHuge(ref, k)) {
 				r.addWant(ref, k, y)
 			}
 		}
@@ -151,6 +165,12 @@ func (r *reader) countsOf(i int) []int32 {
 		row.Counts = r.counts[i]
 	}
 	return row.Counts
+}
+
+// inHuge reports a page of a group that looks like a PMD-mapped huge page.
+func (r *reader) inHuge(i, k int) bool {
+	g := k / groupPages * groupPages
+	return r.looksHuge(r.row(i).Entries[g : g+groupPages])
 }
 
 func (r *reader) looksHuge(g []Entry) bool {
