@@ -2,6 +2,7 @@ package audit
 
 import (
 	"bytes"
+	"math/bits"
 	"sort"
 	"unsafe"
 
@@ -18,12 +19,12 @@ const (
 // family is what all ledgers of one result know of the processes; it does not change while windows are read.
 type family struct {
 	classifier
-	fam      *pagemap.Family
-	page     pagemap.Addr
-	lo, hi   pagemap.Addr
-	ref      []int // index of the reference among the processes, -1: none
-	forked   []bool // has a child in the family: what its own fork cleared says nothing of it
-	audited  []bool
+	fam     *pagemap.Family
+	page    pagemap.Addr
+	lo, hi  pagemap.Addr
+	ref     []int  // index of the reference among the processes, -1: none
+	forked  []bool // has a child in the family: what its own fork cleared says nothing of it
+	audited []bool
 }
 
 func newFamily(f *pagemap.Family, rng *Range) *family {
@@ -75,18 +76,21 @@ type ledger struct {
 	equal   []uint32         // for each process, a bit for each stride that equals the reference's
 	tally   [][strides]tally // for each process that is a reference, what its strides hold
 	tallied []uint32
-	heldBy  [][]bool // for each process that is a reference: pages that a process judged against it shares
+	heldBy  [][strides]uint64 // for each process that is a reference: pages that a process judged against it shares
 	heldSet []bool
 	merged  []bool // for each process, whether a page of its row is merged by KSM
 }
 
 // tally counts a stride of a reference by kind of entry, so that an equal stride of a worker is counted at once.
-type tally struct{ anon, file, zero, swap, guard, hidden, private int32 }
+type tally struct {
+	anon, file, zero, swap, guard, hidden int32
+	plain                                 uint64 // the pages counted in anon
+}
 
 func newLedger(f *family) *ledger {
 	n := len(f.fam.Processes)
 	l := &ledger{family: f, own: make([][]*cell, n), gone: make([][]*cell, n), moves: make([][]move, n), equal: make([]uint32, n),
-		tally: make([][strides]tally, n), tallied: make([]uint32, n), heldBy: make([][]bool, n), heldSet: make([]bool, n), merged: make([]bool, n)}
+		tally: make([][strides]tally, n), tallied: make([]uint32, n), heldBy: make([][strides]uint64, n), heldSet: make([]bool, n), merged: make([]bool, n)}
 	for i := range f.fam.Processes {
 		if !f.audited[i] {
 			continue
@@ -170,16 +174,13 @@ func raw(e []pagemap.Entry) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(&e[0])), len(e)*8)
 }
 
-// held gives the marks of reference r's pages that somebody judged against it shares.
-func (l *ledger) held(r int) []bool {
+// hold marks pages of stride s of reference r that somebody judged against it shares.
+func (l *ledger) hold(r, s int, pages uint64) {
 	if !l.heldSet[r] {
 		l.heldSet[r] = true
-		if l.heldBy[r] == nil {
-			l.heldBy[r] = make([]bool, pagemap.WindowPages)
-		}
-		clear(l.heldBy[r])
+		l.heldBy[r] = [strides]uint64{}
 	}
-	return l.heldBy[r]
+	l.heldBy[r][s] |= pages
 }
 
 // process counts one process' part of the window, mapping by mapping, and what lies between its mappings.
@@ -227,18 +228,25 @@ func (l *ledger) mapping(i int, m *pagemap.Mapping, k, a, b int) {
 			}
 		}
 		stop := min(b, (s+1)*stride)
-		simple := l.simple(i, m)
-		for ; a < stop; a++ {
-			if l.trivial(i, a) {
-				continue
-			}
-			if simple && l.sharedAnon(i, a) {
+		first := s * stride
+		todo := ^uint64(0) << (a - first) & (^uint64(0) >> (first + stride - stop))
+		if l.simple(i, m) {
+			r := l.ref[i]
+			same := equalPages((*[stride]pagemap.Entry)(l.w.Rows[i].Entries[first:]), (*[stride]pagemap.Entry)(l.w.Rows[r].Entries[first:]))
+			if shared := same & todo & l.strideTally(r, s).plain; shared != 0 {
 				if c == nil {
 					c = cellAt(l.own[i], k)
 				}
-				c[cShared]++
-				c[cResident]++
-				l.held(l.ref[i])[a] = true
+				n := int64(bits.OnesCount64(shared))
+				c[cShared] += n
+				c[cResident] += n
+				l.hold(r, s, shared)
+				todo &^= shared
+			}
+		}
+		for ; todo != 0; todo &= todo - 1 {
+			a := first + bits.TrailingZeros64(todo)
+			if l.trivial(i, a) {
 				continue
 			}
 			if c == nil {
@@ -246,7 +254,21 @@ func (l *ledger) mapping(i int, m *pagemap.Mapping, k, a, b int) {
 			}
 			l.count(i, m, c, a)
 		}
+		a = stop
 	}
+}
+
+// equalPages gives a bit for each page on which two strides agree.
+func equalPages(x, y *[stride]pagemap.Entry) uint64 {
+	var same uint64
+	for k := range stride {
+		var bit uint64
+		if x[k] == y[k] {
+			bit = 1
+		}
+		same |= bit << k
+	}
+	return same
 }
 
 // simple reports that a page of mapping m which equals the reference's, present and anonymous, is shared without a closer
@@ -255,12 +277,6 @@ func (l *ledger) simple(i int, m *pagemap.Mapping) bool {
 	w := &l.w.Rows[i]
 	return l.ref[i] >= 0 && l.w.Rows[l.ref[i]].Entries != nil && m.Private() && m.HugePage == 0 && l.visible &&
 		w.Unstable == nil && !l.merged[i]
-}
-
-// sharedAnon reports a page that is present, anonymous and the reference's, bit for bit.
-func (l *ledger) sharedAnon(i, a int) bool {
-	e := l.w.Rows[i].Entries[a]
-	return e == l.w.Rows[l.ref[i]].Entries[a] && e.Present() && !e.File() && !e.Hidden() && !l.isZero(e)
 }
 
 // trivial reports a page that neither the process nor its reference has anything for.
@@ -280,7 +296,7 @@ func (l *ledger) strideTally(r, s int) *tally {
 	}
 	l.tallied[r] |= 1 << s
 	*t = tally{}
-	for _, e := range l.w.Rows[r].Entries[s*stride : (s+1)*stride] {
+	for k, e := range l.w.Rows[r].Entries[s*stride : (s+1)*stride] {
 		switch {
 		case e == 0:
 		case e.Hidden():
@@ -293,6 +309,7 @@ func (l *ledger) strideTally(r, s int) *tally {
 			t.zero++
 		case e.Present():
 			t.anon++
+			t.plain |= 1 << k
 		case e.InSwap():
 			t.swap++
 		default:
@@ -319,11 +336,10 @@ func (l *ledger) addTally(i int, m *pagemap.Mapping, c *cell, t *tally, s int) {
 	c[cShared] += int64(t.anon) + int64(t.swap)
 	c[cFile] += int64(t.file)
 	c[cZero] += int64(t.zero)
-	if t.anon+t.swap > 0 {
-		h := l.held(l.ref[i])[s*stride : (s+1)*stride]
-		for k := range h {
-			h[k] = true
-		}
+	if t.swap > 0 {
+		l.hold(l.ref[i], s, ^uint64(0))
+	} else if t.anon > 0 {
+		l.hold(l.ref[i], s, t.plain)
 	}
 }
 

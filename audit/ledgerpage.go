@@ -24,12 +24,12 @@ func (l *ledger) count(i int, m *pagemap.Mapping, c *cell, a int) {
 	switch word {
 	case cShared:
 		if rr := l.ref[i]; rr >= 0 {
-			l.held(rr)[a] = true
+			l.hold(rr, a/stride, 1<<(a%stride))
 		}
 	case cUnknown:
 		// A page in the swap cache that several processes have: one of those in swap, though it is not known which.
 		if rr := l.ref[i]; rr >= 0 && l.visible && s.e.InSwap() && r.e.Present() {
-			l.held(rr)[a] = true
+			l.hold(rr, a/stride, 1<<(a%stride))
 		}
 	case cCopied:
 		c[copiedBy(s, r, l.forked[i], func() bool { return l.siblingHas(i, a, s.e) })]++
@@ -96,7 +96,7 @@ func (l *ledger) rootWord(i, a int, s side) counter {
 	switch {
 	case isKSM(s):
 		return cMerged
-	case l.heldSet[i] && l.heldBy[i][a], !s.exclusive() && l.elsewhere(i, a, s.e):
+	case l.heldSet[i] && l.heldBy[i][a/stride]&(1<<(a%stride)) != 0, !s.exclusive() && l.elsewhere(i, a, s.e):
 		return cShared
 	case s.e.InSwap():
 		return cSwapped
