@@ -63,7 +63,7 @@ fuzz: ## fuzz each parser for FUZZTIME (60s)
 	@grep -rno --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' pagemap audit report forktest internal cmd | \
 	while IFS=: read -r file _ decl; do \
 		target=$${decl#func }; echo "== $$(dirname $$file) $$target"; \
-		$(GO) test "./$$(dirname $$file)" -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) || exit 1; \
+		$(GO) test "./$$(dirname $$file)" -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x || exit 1; \
 	done
 
 soak: ## audit in a loop for SOAK (60s) under a storm of forks, exits and mappings

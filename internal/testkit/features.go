@@ -49,6 +49,7 @@ var programs = map[string][]string{
 	"smem":     nil,
 	"pmap":     nil,
 	"setpriv":  nil,
+	"taskset":  nil,
 	"unshare":  nil,
 	"chroot":   {"/usr/sbin/chroot"},
 	"mkswap":   {"/usr/sbin/mkswap", "/sbin/mkswap"},
