@@ -37,7 +37,6 @@ type Capture struct {
 	fam     Family
 	page    Bytes
 	members []*member // audited processes; a member's place is its row's place in compact windows
-	rowOf   []int     // for each member, its index in fam.Processes
 	flags   frameReader
 	counts  frameReader
 	scan    bool

@@ -66,21 +66,14 @@ func (c *Capture) LearnShapes() error {
 			known = c.fam.Processes[c.members[m.ref].index].Mappings
 		}
 		maps := slices.Clone(p.Mappings)
-		var todo []Mapping
-		var where []int
 		for i := range maps {
 			k := mappingAt(known, maps[i].Start)
 			if k < len(known) && known[k].Start == maps[i].Start && known[k].End == maps[i].End && known[k].Perms == maps[i].Perms && known[k].Path == maps[i].Path {
 				maps[i].Shape = known[k].Shape
-				continue
 			}
-			todo, where = append(todo, maps[i]), append(where, i)
 		}
-		if err := c.shapes(m, todo); err != nil {
+		if err := c.shapes(m, maps); err != nil {
 			return err
-		}
-		for n, i := range where {
-			maps[i].Shape = todo[n].Shape
 		}
 		p.Mappings = maps
 	}

@@ -65,6 +65,10 @@ func (p *text) rollup(r *audit.Report) {
 		}
 	}
 	if checked == 0 {
+		if r.Range == nil && r.Totals.Processes > 0 {
+			p.blank()
+			p.wrap(styleDim, "", "", "Not held against the kernel's smaps_rollup, which takes longer to read than all of this: --check always.")
+		}
 		return
 	}
 	p.blank()

@@ -19,7 +19,7 @@ func auditCommand(a *application) *cli.Command {
 where the copied ones lie and what the writes changed. Nothing is stopped. Without a PID it lists the forking families.
 Example: cowaudit audit $(pgrep -o puma)
 Needs: root, or CAP_SYS_ADMIN, CAP_SYS_PTRACE and CAP_DAC_OVERRIDE in the host's user namespace; the list needs nothing.`,
-		Flags:  append(append(append(familyFlags(), rangeFlag()), detailFlags()...), outputFlags()...),
+		Flags:  append(append(append(familyFlags(), rangeFlag(), checkFlag()), detailFlags()...), outputFlags()...),
 		Action: func(c *cli.Context) error { return runAudit(a, c) },
 	}
 }
@@ -34,7 +34,7 @@ func runAudit(a *application, c *cli.Context) error {
 		return err
 	}
 	if len(pids) == 0 {
-		for _, name := range []string{"reference", "range", "alone", "mappings"} {
+		for _, name := range []string{"reference", "range", "alone", "mappings", "check"} {
 			if c.IsSet(name) {
 				return usageErrorf("audit: --%s without a PID: \"cowaudit audit\" alone lists the forking families", name)
 			}

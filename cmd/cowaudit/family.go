@@ -94,7 +94,7 @@ func openFamily(c *cli.Context, pids []pagemap.PID, rng *audit.Range, rollup boo
 	if err != nil {
 		return nil, err
 	}
-	o := pagemap.Options{Contents: c.Bool("contents"), Rollup: rollup && rng == nil}
+	o := pagemap.Options{Contents: c.Bool("contents"), Rollup: rollup && rng == nil && wantsRollup(c, fs, procs)}
 	if rng != nil {
 		o.Start, o.End = rng.Start, rng.End
 	}
@@ -120,6 +120,31 @@ func openFamily(c *cli.Context, pids []pagemap.PID, rng *audit.Range, rollup boo
 	f := capture.Family()
 	f.Warnings = append(warnings, f.Warnings...)
 	return capture, nil
+}
+
+// checkFlag says when ledgers are held against smaps_rollup.
+func checkFlag() cli.Flag {
+	return choiceFlag("check", "against smaps_rollup", "auto", "always", "never")
+}
+
+// maxAutoRollup is the resident memory of a family up to which smaps_rollup is read without being asked for. Reading it walks
+// all page tables again, three times as slowly as the audit, with the mmap_lock of one process held all the while.
+const maxAutoRollup pagemap.Bytes = 4 << 30
+
+func wantsRollup(c *cli.Context, fs pagemap.FS, procs []pagemap.Process) bool {
+	switch c.String("check") {
+	case "always":
+		return true
+	case "never":
+		return false
+	}
+	var sum pagemap.Bytes
+	for i := range procs {
+		if s, err := fs.Status(procs[i].PID); err == nil {
+			sum += s.VmRSS
+		}
+	}
+	return sum <= maxAutoRollup
 }
 
 // refusedContents reports whether a process could not be opened that might be without reading contents.
