@@ -240,8 +240,8 @@ func (d *differ) unshared(p *pairDiff, k int, before, now counter, ma *pagemap.M
 // copied counts a page that was shared and is not: whose frame changed says who copied. Where both frames changed, a
 // migration between the captures or two copies, the flags after it may still tell.
 func (d *differ) copied(p *pairDiff, k int, mb, ma *pagemap.Mapping, s, r side, c *Copied) {
-	c.sides(s, r, d.b.entry(p.ib, k), d.b.entry(d.b.ref[p.ib], k), d.a.forked[p.ia])
-	if mb == nil || (ma.Start > mb.Start && ma.Start < mb.End) || (ma.End > mb.Start && ma.End < mb.End) || ma.Inode != mb.Inode {
+	c.sides(s, r, d.b.entry(p.ib, k), d.b.entry(d.b.ref[p.ib], k), d.a.forked[p.ia], d.a.olderShares(p.ia, k, r.e))
+	if mb == nil || ma.Inode != mb.Inode || cutBy(mb.Extent(), ma.Extent()) {
 		c.InChangedMappings++
 	}
 	words, known := int16(0), false
@@ -252,10 +252,10 @@ func (d *differ) copied(p *pairDiff, k int, mb, ma *pagemap.Mapping, s, r side, 
 }
 
 // sides counts a copied page by who copied it: s and r are the two sides after, sb and rb their entries before.
-func (c *Copied) sides(s, r side, sb, rb pagemap.Entry, forked bool) {
+func (c *Copied) sides(s, r side, sb, rb pagemap.Entry, forked, olderShares bool) {
 	c.CopiedPages++
 	worker, ref := !s.e.SamePage(sb), !r.e.SamePage(rb)
-	switch by := copiedBy(s, r, forked, func() bool { return false }); {
+	switch by := copiedBy(s, r, forked, no, func() bool { return olderShares }); {
 	case worker && !ref:
 		c.CopiedByWorker++
 	case ref && !worker:
@@ -273,6 +273,11 @@ func (c *Copied) sides(s, r side, sb, rb pagemap.Entry, forked bool) {
 			c.CopiedByUndetermined++
 		}
 	}
+}
+
+// cutBy reports that a mapping has an end inside of what was one mapping before: it was cut or replaced. Growth is neither.
+func cutBy(was, is pagemap.Extent) bool {
+	return is.Start > was.Start && is.Start < was.End || is.End > was.Start && is.End < was.End
 }
 
 func (c *Change) count(k counter) {

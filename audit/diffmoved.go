@@ -117,7 +117,7 @@ func (d *differ) movedPage(p *pairDiff, before, after *pagemap.Snapshot, at page
 	case cShared:
 		c.StillShared++
 	case cCopied:
-		c.sides(sa, ra, sb.e, rb.e, d.a.forked[p.ia])
+		c.sides(sa, ra, sb.e, rb.e, d.a.forked[p.ia], false)
 		c.Change.NotCompared++
 	case cNew, cKept:
 		c.KeptPages++

@@ -25,6 +25,7 @@ type family struct {
 	ref     []int  // index of the reference among the processes, -1: none
 	forked  []bool // has a child in the family: what its own fork cleared says nothing of it
 	audited []bool
+	older   [][]int // siblings forked before the process
 }
 
 func newFamily(f *pagemap.Family, rng *Range) *family {
@@ -47,6 +48,14 @@ func newFamily(f *pagemap.Family, rng *Range) *family {
 		if r, ok := at[f.Processes[i].Reference]; ok && s.audited[i] && r != i {
 			s.ref[i] = r
 			s.forked[r] = true
+		}
+	}
+	s.older = make([][]int, n)
+	for i := range f.Processes {
+		for j := range f.Processes {
+			if s.ref[i] >= 0 && s.ref[j] == s.ref[i] && pagemap.OlderSibling(&f.Processes[j], &f.Processes[i]) {
+				s.older[i] = append(s.older[i], j)
+			}
 		}
 	}
 	index := make(map[pagemap.PID]int, n)
@@ -409,6 +418,17 @@ func (l *ledger) siblingHas(i, a int, e pagemap.Entry) bool {
 	for j := range l.w.Rows {
 		if j != i && l.w.Rows[j].Entries != nil && l.audited[j] && l.ref[j] == l.ref[i] && e.SamePage(l.w.Rows[j].Entries[a]) &&
 			!l.descends(i, j) && !l.descends(j, i) {
+			return true
+		}
+	}
+	return false
+}
+
+// olderShares reports whether a process that was forked from the reference of process i before i shares the reference's page
+// r.
+func (l *ledger) olderShares(i, a int, r pagemap.Entry) bool {
+	for _, j := range l.older[i] {
+		if e := l.w.Rows[j].Entries; e != nil && l.anon(r) && e[a].SamePage(r) {
 			return true
 		}
 	}

@@ -32,7 +32,7 @@ func (l *ledger) count(i int, m *pagemap.Mapping, c *cell, a int) {
 			l.hold(rr, a/stride, 1<<(a%stride))
 		}
 	case cCopied:
-		c[copiedBy(s, r, l.forked[i], func() bool { return l.siblingHas(i, a, s.e) })]++
+		c[copiedBy(s, r, l.forked[i], func() bool { return l.siblingHas(i, a, s.e) }, func() bool { return l.olderShares(i, a, r.e) })]++
 		words, known := int16(0), false
 		if row := l.w.Rows[i].Words; row != nil {
 			words, known = row[a], true

@@ -244,7 +244,7 @@ func (l *ledger) recount(c *cell, s, r side, from pagemap.Addr, lost []lostRange
 		c[cNewFromFile] = c[cNew] // all new pages of a file's mapping are
 	}
 	g[gone]--
-	switch word := l.anonWord(s, r, true, func() bool { return false }, noOther); word {
+	switch word := l.anonWord(s, r, true, no, noOther); word {
 	case cShared:
 		c[cShared]++
 		c[cMoved]++
@@ -259,7 +259,7 @@ func (l *ledger) recount(c *cell, s, r side, from pagemap.Addr, lost []lostRange
 		return true
 	case cCopied:
 		c[cCopied]++
-		c[copiedBy(s, r, true, func() bool { return false })]++
+		c[copiedBy(s, r, true, no, no)]++
 		c[cNotCompared]++
 	default:
 		c[word]++

@@ -107,6 +107,9 @@ func (c *classifier) anonWord(e, r side, hasChildren bool, siblingHas func() boo
 	return cKept
 }
 
+// no is for pages of which nothing but two processes is looked at.
+func no() bool { return false }
+
 // noOther is for pages of which only two processes are looked at.
 func noOther(_, _ pagemap.Entry) bool { return false }
 
@@ -125,6 +128,7 @@ func pick(inCache func() (yes, ok bool), doubt func() bool, yes, no counter) cou
 // takes the flag off all pages of the process that forks, so of a process that forked itself it says nothing when it is
 // clear.
 //
+//   - a sibling that was forked before the worker shares the reference's page: the worker copied, whatever the flags.
 //   - a sibling has the worker's page: it is the original, so the reference made the copy.
 //   - the worker's is not exclusive, and it never forked: the worker never wrote it, so the reference did.
 //   - the worker's is, the reference's is not: the worker wrote; the reference did not write since its own last fork.
@@ -134,8 +138,11 @@ func pick(inCache func() (yes, ok bool), doubt func() bool, yes, no counter) cou
 //     (mm/khugepaged.c), which copies too.
 //
 // forked says that the worker forked; siblingHas that a process forked from the same reference has the worker's frame at
-// this address.
-func copiedBy(e, r side, forked bool, siblingHas func() bool) counter {
+// this address; olderShares that one forked before the worker has the reference's.
+func copiedBy(e, r side, forked bool, siblingHas, olderShares func() bool) counter {
+	if olderShares() {
+		return cByWorker
+	}
 	ew, eok := e.wrote()
 	if r.e.InSwap() {
 		if eok && ew {

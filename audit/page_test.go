@@ -74,9 +74,16 @@ func TestCopiedBy(t *testing.T) {
 		{"both are parts of huge pages", sd(present|excl|5, thp), sd(present|excl|6, thp), cByUndetermined},
 		{"the reference's is in swap", sd(present|excl|5, ae), sd(swap|64, unread), cByWorker},
 	} {
-		if got := copiedBy(tc.e, tc.r, false, func() bool { return false }); got != tc.want {
+		if got := copiedBy(tc.e, tc.r, false, no, no); got != tc.want {
 			t.Errorf("%s: counter %d, want %d", tc.name, got, tc.want)
 		}
+	}
+}
+
+func TestCopiedByOlderSibling(t *testing.T) {
+	yes := func() bool { return true }
+	if got := copiedBy(sd(present|excl|5, unread), sd(present|6, unread), true, no, yes); got != cByWorker {
+		t.Errorf("an older sibling shares the reference's page: counter %d, want the worker", got)
 	}
 }
 

@@ -18,8 +18,6 @@ type Options struct {
 type (
 	// forkRuler learns what fork does with the mappings of some processes and puts it into Family.
 	forkRuler interface{ LearnForkRules([]pagemap.PID) error }
-	// shaper learns what unnamed mappings are by their form and puts it into Family.
-	shaper interface{ LearnShapes() error }
 	// pairReader reads n pages of a process and of its reference at two different addresses, as consistently as windows.
 	pairReader interface {
 		ReadPairs(pid pagemap.PID, at pagemap.Addr, ref pagemap.PID, refAt pagemap.Addr, n int) (own, others pagemap.Row, err error)
@@ -31,11 +29,6 @@ func Share(src pagemap.Source, o Options) (*Report, error) {
 	l, err := count(src, o.Range)
 	if err != nil {
 		return nil, err
-	}
-	if s, ok := src.(shaper); ok {
-		if err := s.LearnShapes(); err != nil {
-			return nil, fmt.Errorf("look at the form of mappings: %w", err)
-		}
 	}
 	r := l.report(o)
 	if err := Check(r); err != nil {
@@ -114,8 +107,11 @@ func (l *ledger) suspicious(i int) bool {
 			return true
 		}
 	}
-	for _, c := range l.own[i] {
-		if c != nil && c[cShared] == 0 && c[cCopied]+c[cDropped]+c[cReferenceOnly] > 0 {
+	for k, c := range l.own[i] {
+		// Only anonymous memory can be emptied by fork. Its pages stay anon-exclusive in the reference, since fork never
+		// shared them: where the flags say that a worker copied, or that the reference's page was once shared, it was not.
+		if c != nil && c[cShared] == 0 && c[cCopied]+c[cDropped]+c[cReferenceOnly] > c[cByWorker] &&
+			l.fam.Processes[i].Mappings[k].Anonymous() {
 			return true
 		}
 	}

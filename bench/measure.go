@@ -84,7 +84,7 @@ func (t *tools) argv(program string, pids []string) []string {
 	case unit:
 		return append([]string{t.unit}, pids...)
 	case auditPages, auditLike:
-		return []string{t.audit, "audit", "--contents=false", "--format", "json", pids[0]}
+		return []string{t.audit, "audit", "--contents=false", "--check", "never", "--format", "json", pids[0]}
 	case auditContents:
 		return []string{t.audit, "audit", "--format", "json", pids[0]}
 	case rollups:

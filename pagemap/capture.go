@@ -125,9 +125,23 @@ func (c *Capture) openMembers() error {
 			continue
 		}
 		m.ref = r
+		for _, k := range c.members[r].children {
+			if len(m.older) < maxOlder && OlderSibling(&c.fam.Processes[c.members[k].index], p) {
+				m.older = append(m.older, k)
+			}
+		}
 		c.members[r].children = append(c.members[r].children, i)
 	}
 	return nil
+}
+
+// maxOlder bounds the siblings that are looked at for one page.
+const maxOlder = 4
+
+// OlderSibling reports that both processes were forked from the same parent, which is their reference, and a before b. What
+// a still shares with the parent, the parent then had since before b was forked: where b has another page, b copied it.
+func OlderSibling(a, b *Process) bool {
+	return a.Basis == ReferenceParent && b.Basis == ReferenceParent && a.Reference == b.Reference && a.Start < b.Start
 }
 
 // lost records why a process could not be read; an error that is not about the process ends the capture.
@@ -183,7 +197,10 @@ func (c *Capture) facts() error {
 	if err := c.inferReferences(); err != nil {
 		return err
 	}
-	return c.markHugeTLB()
+	if err := c.markHugeTLB(); err != nil {
+		return err
+	}
+	return c.learnShapes()
 }
 
 // Walk implements Source. It may be called once.
@@ -266,7 +283,7 @@ func (c *Capture) finishMember(m *member, p *Process) error {
 		}
 		return fmt.Errorf("read the mappings of %d again: %w", p.PID, err)
 	}
-	if n := countChanged(p.Mappings, now); n > 0 {
+	if n := countChanged(m.kernel, now); n > 0 {
 		c.warn("mappings_changed", p.PID, fmt.Sprintf("%d mappings of process %d changed while it was read; pages mapped since are not counted", n, p.PID),
 			"run again, or when the process is idle, for a reading of one moment")
 	}
@@ -284,7 +301,7 @@ func countChanged(a, b []Mapping) int {
 			n, j = n+1, j+1
 		default:
 			x, y := &a[i], &b[j]
-			if x.End != y.End || x.Perms != y.Perms || x.Inode != y.Inode || x.Path != y.Path {
+			if !sameMapping(x, y) {
 				n++
 			}
 			i, j = i+1, j+1

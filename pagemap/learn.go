@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"golang.org/x/sys/unix"
 )
 
 // LearnForkRules reads what fork does with the mappings of some processes (smaps, VmFlags: dc and wf, 3.8 and 4.14) and
@@ -33,7 +31,7 @@ func (c *Capture) LearnForkRules(pids []PID) error {
 		}
 		p.Mappings = slices.Clone(p.Mappings)
 		for i := range p.Mappings {
-			p.Mappings[i].Fork = rules[p.Mappings[i].Start]
+			p.Mappings[i].Fork = rules[p.Mappings[i].Extent().Start]
 		}
 	}
 	return nil
@@ -47,54 +45,7 @@ func (c *Capture) learnAll() error {
 			refs = append(refs, m.pid)
 		}
 	}
-	if err := c.LearnForkRules(refs); err != nil {
-		return err
-	}
-	return c.LearnShapes()
-}
-
-// LearnShapes looks at unnamed mappings of each process and puts what they are into Family. It reads a few words of
-// pages that are present, and keeps none of them. A mapping that its reference has too is taken to be what it is there.
-func (c *Capture) LearnShapes() error {
-	for _, m := range c.members {
-		if m.gone.Load() {
-			continue
-		}
-		p := &c.fam.Processes[m.index]
-		var known []Mapping
-		if m.ref >= 0 {
-			known = c.fam.Processes[c.members[m.ref].index].Mappings
-		}
-		maps := slices.Clone(p.Mappings)
-		for i := range maps {
-			k := mappingAt(known, maps[i].Start)
-			if k < len(known) && known[k].Start == maps[i].Start && known[k].End == maps[i].End && known[k].Perms == maps[i].Perms && known[k].Path == maps[i].Path {
-				maps[i].Shape = known[k].Shape
-			}
-		}
-		if err := c.shapes(m, maps); err != nil {
-			return err
-		}
-		p.Mappings = maps
-	}
-	return nil
-}
-
-func (c *Capture) shapes(m *member, maps []Mapping) error {
-	mem, err := m.memory(c.fs)
-	if errors.Is(err, ErrGone) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) {
-		return nil // shapes stay unknown
-	}
-	if err != nil {
-		return err
-	}
-	resident := func(a Addr) bool {
-		var e [1]Entry
-		a &^= Addr(c.page) - 1
-		return m.read(e[:], a, c.page) == nil && e[0].Present()
-	}
-	Shapes(maps, mem, resident, c.fs.StackPointers(m.pid))
-	return nil
+	return c.LearnForkRules(refs)
 }
 
 // ReadPairs reads n pages of a process from at on, and n pages of its reference from refAt on, with their flags, as
@@ -193,8 +144,10 @@ func (c *Capture) markHugeTLB() error {
 				sizes[smaps[i].Start] = smaps[i].KernelPageSize
 			}
 		}
-		for i := range m.maps {
-			m.maps[i].HugePage = sizes[m.maps[i].Start]
+		for _, list := range [][]Mapping{m.maps, m.kernel} {
+			for i := range list {
+				list[i].HugePage = sizes[list[i].Start]
+			}
 		}
 	}
 	return nil

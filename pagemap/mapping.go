@@ -17,8 +17,24 @@ type Mapping struct {
 	Shape Shape `json:"shape,omitempty"`
 	// Fork is what fork does with the mapping, from the VmFlags line of smaps; read only where a result depends on it.
 	Fork ForkRule `json:"fork,omitempty"`
+	// Whole is the kernel's mapping that this is a part of, where the kernel merged several things into one; nil: all of it.
+	Whole *Extent `json:"whole,omitempty"`
 	// HugePage is the size of its huge pages where it is a hugetlb mapping, else 0.
 	HugePage Bytes `json:"huge_page_bytes,omitempty"`
+}
+
+// Extent is a stretch of addresses, end excluded.
+type Extent struct {
+	Start Addr `json:"start"`
+	End   Addr `json:"end"`
+}
+
+// Extent is the mapping as the kernel has it.
+func (m *Mapping) Extent() Extent {
+	if m.Whole != nil {
+		return *m.Whole
+	}
+	return Extent{m.Start, m.End}
 }
 
 // Private reports a MAP_PRIVATE mapping.

@@ -20,10 +20,14 @@ type member struct {
 	pid      PID
 	fd       int // pagemap
 	mem      *os.File
-	maps     []Mapping // readable ones, ascending
-	ref      int       // index of the reference among the members, -1: none
-	children []int     // members whose reference this is
-	ksm      bool      // may hold pages merged by KSM
+	kernel   []Mapping // all of them, ascending, as the kernel has them
+	maps     []Mapping // those to read
+	shapes   []Mapping // kernel, with shapes
+	parts    []ShapePart
+	ref      int   // index of the reference among the members, -1: none
+	children []int // members whose reference this is
+	older    []int // some members forked from the same parent before this one
+	ksm      bool  // may hold pages merged by KSM
 	gone     atomic.Bool
 }
 
@@ -79,7 +83,7 @@ func (m *member) readMaps(f FS) error {
 	if err != nil {
 		return err
 	}
-	m.maps = maps
+	m.kernel, m.maps = maps, maps
 	return nil
 }
 

@@ -8,7 +8,8 @@ const groupPages = 512
 // needs reads the flags and counts of those frames of the window whose meaning the entries alone do not give:
 //
 //   - of a page that differs from the reference's: PG_anon_exclusive tells who wrote; only where bit 56 says that the
-//     frame is mapped once, since a frame mapped more than once is never anon-exclusive;
+//     frame is mapped once, since a frame mapped more than once is never anon-exclusive, and only where no older
+//     sibling tells (see [OlderSibling]);
 //   - of a page that is in swap on one side and present on the other: whether it is still in the swap cache;
 //   - of a page that one side alone holds: whether it was inherited;
 //   - of all anonymous pages of a process that may hold pages merged by KSM;
@@ -113,7 +114,7 @@ func (r *reader) wantDiffering(i, ref int) {
 			if f != nil {
 				y = f[k]
 			}
-			if (x^y)&sameMask == 0 {
+			if (x^y)&sameMask == 0 || r.olderShares(i, k, y) {
 				continue
 			}
 			// In a huge page bit 56 speaks of the head page: its flags say that it is one.
@@ -126,6 +127,19 @@ func (r *reader) wantDiffering(i, ref int) {
 			}
 		}
 	}
+}
+
+// olderShares reports that the reference's page y is present and shared by a sibling older than member i.
+func (r *reader) olderShares(i, k int, y Entry) bool {
+	if !r.anon(y) {
+		return false
+	}
+	for _, j := range r.c.members[i].older {
+		if e := r.row(j).Entries; e != nil && e[k].SamePage(y) {
+			return true
+		}
+	}
+	return false
 }
 
 // readCounts reads the counts of groups that look like a PMD-mapped huge page: frames in a row, aligned. A group that

@@ -52,6 +52,9 @@ func (p *partFinder) mapping(i int) {
 // mmapThreshold is the size from which malloc maps a block by default (glibc, DEFAULT_MMAP_THRESHOLD).
 const mmapThreshold = 128 << 10
 
+// maxSearch bounds the stretch that is searched for heap pages: two reads for each 16 KiB.
+const maxSearch = 256 << 20
+
 // walk goes through a stretch of mapping i. Chunks are believed where they lead to the end of the stretch or to a heap
 // page, which names itself, and else when they are as large as malloc's mapped blocks usually are: the first such block
 // of a process tends to lie right below what the loader mapped for itself. Behind something unknown only heap pages are
@@ -82,7 +85,7 @@ func (p *partFinder) walk(i int, at, stop Addr) {
 			at = end
 			continue
 		}
-		if !p.ruby {
+		if !p.ruby || stop-at > maxSearch {
 			break
 		}
 		for at = nextMultiple(at, rubyPageSmall); at < stop && p.rubyPage(at) == 0; {
