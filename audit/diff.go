@@ -19,6 +19,9 @@ func Diff(before, after *pagemap.Snapshot, o Options) (*DiffReport, error) {
 		return nil, fmt.Errorf("%w: page sizes of %d and %d bytes", ErrUnrelated, before.Fam.Facts.PageSize, after.Fam.Facts.PageSize)
 	}
 	d := &differ{b: newLedger(newFamily(&before.Fam, o.Range)), a: newLedger(newFamily(&after.Fam, o.Range))}
+	if !related(&before.Fam, &after.Fam) {
+		return nil, ErrUnrelated
+	}
 	d.pair()
 	if len(d.pairs) == 0 {
 		return nil, ErrUnrelated
@@ -47,6 +50,16 @@ func Diff(before, after *pagemap.Snapshot, o Options) (*DiffReport, error) {
 	}
 	r.Findings = FindingsForDiff(r)
 	return r, nil
+}
+
+// related reports whether any process is in both families.
+func related(a, b *pagemap.Family) bool {
+	for i := range a.Processes {
+		if _, ok := b.Process(a.Processes[i].Identity); ok {
+			return true
+		}
+	}
+	return false
 }
 
 // windowStarts joins the places of both snapshots' windows.

@@ -174,9 +174,15 @@ func CheckDiff(r *DiffReport) error {
 		}
 		var maps, regions Copied
 		for k := range p.Mappings {
+			if err := p.Mappings[k].Copied.check(fmt.Sprintf("%s, mapping %#x", of, uint64(p.Mappings[k].Start))); err != nil {
+				return err
+			}
 			maps.Add(&p.Mappings[k].Copied)
 		}
 		for k := range p.Regions {
+			if err := p.Regions[k].Copied.check(fmt.Sprintf("%s, region %s", of, p.Regions[k].Kind)); err != nil {
+				return err
+			}
 			regions.Add(&p.Regions[k].Copied)
 		}
 		if maps != p.Copied || regions != p.Copied {

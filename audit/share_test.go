@@ -246,6 +246,9 @@ func TestDiffExited(t *testing.T) {
 	other.Fam.Processes[1].Start = 77
 	other.Fam.Processes[0].Start = 76
 	lonely := made(0, func(int, int) (pagemap.Entry, pagemap.KFlags) { return 0, unread })
+	if _, err := Diff(before, other, Options{}); !errors.Is(err, ErrUnrelated) {
+		t.Errorf("another family: %v, want ErrUnrelated", err)
+	}
 	if _, err := Diff(lonely, lonely, Options{}); !errors.Is(err, ErrUnrelated) {
 		t.Errorf("a family without workers: %v, want ErrUnrelated", err)
 	}

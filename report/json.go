@@ -20,15 +20,10 @@ func JSON(w io.Writer, v any) error {
 	if !plain(x) {
 		x = rewrite(x, escapeBytes)
 	}
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	if err := e.Encode(x.Interface()); err != nil {
+	e := newStream(w)
+	e.value(x, "")
+	if err := e.flush(); err != nil {
 		return fmt.Errorf("write %T as JSON: %w", v, err)
-	}
-	if _, err := w.Write(escapeControls(b.Bytes())); err != nil {
-		return fmt.Errorf("write JSON: %w", err)
 	}
 	return nil
 }
