@@ -107,7 +107,9 @@ func (d *differ) reportProcess(p *pairDiff) ProcessDiff {
 	} else {
 		pd.State = d.stateAfter(p)
 	}
-	if p.ib >= 0 {
+	if p.ib < 0 {
+		pd.State = pagemap.StateForkedSince
+	} else {
 		add(d.b.fam.Processes[p.ib].Mappings, p.gone, true)
 	}
 	slices.SortFunc(pd.Mappings, func(a, b MappingDiff) int {

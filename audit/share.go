@@ -17,7 +17,9 @@ type Options struct {
 // depends on it.
 type (
 	// forkRuler learns what fork does with the mappings of some processes and puts it into Family.
-	forkRuler interface{ LearnForkRules([]pagemap.PID) error }
+	forkRuler interface {
+		LearnForkRules(upTo map[pagemap.PID]pagemap.Addr) error
+	}
 	// pairReader reads n pages of a process and of its reference at two different addresses, as consistently as windows.
 	pairReader interface {
 		ReadPairs(pid pagemap.PID, at pagemap.Addr, ref pagemap.PID, refAt pagemap.Addr, n int) (own, others pagemap.Row, err error)
@@ -77,12 +79,13 @@ func count(src pagemap.Source, rng *Range) (*ledger, error) {
 // (MADV_DONTFORK) or emptied them (MADV_WIPEONFORK), and counts their pages accordingly: nothing in them was ever
 // inherited.
 func (l *ledger) applyForkRules(src pagemap.Source) error {
-	var refs []pagemap.PID
-	seen := map[int]bool{}
+	refs := map[pagemap.PID]pagemap.Addr{}
 	for i := range l.fam.Processes {
-		if r := l.ref[i]; l.audited[i] && r >= 0 && !seen[r] && l.suspicious(i) {
-			seen[r] = true
-			refs = append(refs, l.fam.Processes[r].PID)
+		if r := l.ref[i]; l.audited[i] && r >= 0 {
+			if last, ok := l.suspicious(i); ok {
+				pid := l.fam.Processes[r].PID
+				refs[pid] = max(refs[pid], last)
+			}
 		}
 	}
 	if len(refs) == 0 {
@@ -101,21 +104,22 @@ func (l *ledger) applyForkRules(src pagemap.Source) error {
 	return nil
 }
 
-func (l *ledger) suspicious(i int) bool {
-	for _, c := range l.gone[i] {
+// suspicious gives the last address of process i that fork may have left out or emptied.
+func (l *ledger) suspicious(i int) (last pagemap.Addr, found bool) {
+	for k, c := range l.gone[i] {
 		if c != nil && c[cDropped]+c[cReferenceOnly] > 0 {
-			return true
+			last, found = max(last, l.fam.Processes[l.ref[i]].Mappings[k].End-1), true
 		}
 	}
 	for k, c := range l.own[i] {
 		// Only anonymous memory can be emptied by fork. Its pages stay anon-exclusive in the reference, since fork never
 		// shared them: where the flags say that a worker copied, or that the reference's page was once shared, it was not.
-		if c != nil && c[cShared] == 0 && c[cCopied]+c[cDropped]+c[cReferenceOnly] > c[cByWorker] &&
-			l.fam.Processes[i].Mappings[k].Anonymous() {
-			return true
+		if m := &l.fam.Processes[i].Mappings[k]; c != nil && c[cShared] == 0 &&
+			c[cCopied]+c[cDropped]+c[cReferenceOnly] > c[cByWorker] && m.Anonymous() {
+			last, found = max(last, m.End-1), true
 		}
 	}
-	return false
+	return last, found
 }
 
 func (l *ledger) applyForkRulesTo(i int) {

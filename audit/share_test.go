@@ -242,6 +242,14 @@ func TestDiffExited(t *testing.T) {
 	if len(r.Warnings) != 1 || r.Warnings[0].Code != "exited" {
 		t.Errorf("warnings %+v", r.Warnings)
 	}
+	// And one that was forked in between has nothing to be compared with: that is said, too.
+	r, err = Diff(after, before, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Family[0].State != pagemap.StateForkedSince || len(r.Warnings) != 1 || r.Warnings[0].Code != "no_baseline" {
+		t.Errorf("forked since: state %s, warnings %+v", r.Family[0].State, r.Warnings)
+	}
 	other := made(1, func(int, int) (pagemap.Entry, pagemap.KFlags) { return 0, unread })
 	other.Fam.Processes[1].Start = 77
 	other.Fam.Processes[0].Start = 76

@@ -137,3 +137,21 @@ func TestCaptureRefusesEmptyRange(t *testing.T) {
 		t.Error("no error")
 	}
 }
+
+// smaps read up to an address tells the same as read whole.
+func TestSmapsUntil(t *testing.T) {
+	pid := asleep(t)
+	whole, err := FS("").Smaps(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range whole {
+		got, err := FS("").smapsUntil(pid, whole[i].End-1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(whole[:i+1], got); d != "" {
+			t.Fatalf("up to mapping %d:\n%s", i, d)
+		}
+	}
+}

@@ -3,17 +3,15 @@ package pagemap
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
-	"io"
 )
 
 // contents compares each page of the window that differs from the reference's, both present and anonymous, with the
 // reference's page at the same address. It reads /proc/PID/mem and not process_vm_readv: the latter pins pages, and a
 // read-only pin of a page that is not exclusive makes the kernel copy it (mm/gup.c, gup_must_unshare, 5.17). Only pages
 // seen present are read, since reading an absent one would map it. Bytes live in two buffers until the next comparison.
-func (r *reader) contents() error {
+func (r *reader) contents() {
 	if !r.c.fam.Facts.Contents {
-		return nil
+		return
 	}
 	for i, m := range r.c.members {
 		e := r.row(i).Entries
@@ -30,13 +28,10 @@ func (r *reader) contents() error {
 				k++
 				continue
 			}
-			if err := r.compare(i, m, k, n); err != nil {
-				return err
-			}
+			r.compare(i, m, k, n)
 			k += n
 		}
 	}
-	return nil
 }
 
 // compareBatch is the number of neighbouring pages compared with one read on each side.
@@ -53,7 +48,8 @@ func (r *reader) comparable(i, k int, x, y Entry) bool {
 	return u == nil || !u[k]
 }
 
-func (r *reader) compare(i int, m *member, k, n int) error {
+// compare counts the differing words of pages [k, k+n) of the window.
+func (r *reader) compare(i int, m *member, k, n int) {
 	page := int(r.c.page)
 	for b := range r.bufs {
 		if r.bufs[b] == nil {
@@ -61,30 +57,29 @@ func (r *reader) compare(i int, m *member, k, n int) error {
 		}
 	}
 	at := int64(r.win.Start) + int64(k*page)
-	ref := r.c.members[m.ref]
 	got := n * page
-	for b, who := range []*member{m, ref} {
+	for b, who := range []*member{m, r.c.members[m.ref]} {
+		// What cannot be read (gone meanwhile, or mapped without pages of its own) stays not compared.
 		g, err := who.mem.ReadAt(r.bufs[b][:n*page], at)
-		if err != nil && !errors.Is(err, io.EOF) && g == 0 && n == 1 {
-			g = 0 // not readable (VM_IO, or gone meanwhile): stays not compared
+		if err != nil && g == n*page {
+			g = 0
 		}
 		got = min(got, g)
 	}
+	done := got / page
 	words := r.wordsOf(i)
-	for p := range got / page {
+	for p := range done {
 		words[k+p] = countWords(r.bufs[0][p*page:(p+1)*page], r.bufs[1][p*page:(p+1)*page])
 	}
-	clear(r.bufs[0][:got])
-	clear(r.bufs[1][:got])
-	if done := got / page; done < n && n > 1 {
-		// One page in the middle could not be read: go on behind it, one by one.
-		for p := max(done, 0); p < n; p++ {
-			if err := r.compare(i, m, k+p, 1); err != nil {
-				return err
-			}
-		}
+	for b := range r.bufs {
+		clear(r.bufs[b][:n*page])
 	}
-	return nil
+	if n == 1 {
+		return
+	}
+	for p := done; p < n; p++ { // behind a page that could not be read, one by one
+		r.compare(i, m, k+p, 1)
+	}
 }
 
 func (r *reader) wordsOf(i int) []int16 {

@@ -7,16 +7,18 @@ import (
 	"strings"
 )
 
-// LearnForkRules reads what fork does with the mappings of some processes (smaps, VmFlags: dc and wf, 3.8 and 4.14) and
-// puts it into Family. smaps walks all page tables of the process with its mmap_lock held for reading, mapping by
-// mapping, so it is asked only where a result depends on it.
-func (c *Capture) LearnForkRules(pids []PID) error {
+// LearnForkRules reads what fork does with the mappings of some processes (smaps, VmFlags: dc and wf, 3.8 and 4.14), of
+// each up to the mapping that holds the address given, and puts it into Family. smaps walks all page tables of what it
+// tells, with the mmap_lock of the process held for reading, mapping by mapping, so it is asked only where a result
+// depends on it, and only as far as it does.
+func (c *Capture) LearnForkRules(upTo map[PID]Addr) error {
 	for _, m := range c.members {
 		p := &c.fam.Processes[m.index]
-		if !slices.Contains(pids, p.PID) {
+		last, ok := upTo[p.PID]
+		if !ok {
 			continue
 		}
-		smaps, err := c.fs.Smaps(p.PID)
+		smaps, err := c.fs.smapsUntil(p.PID, last)
 		if errors.Is(err, ErrGone) || errors.Is(err, ErrNoMM) {
 			c.warn("fork_rules_unknown", p.PID, fmt.Sprintf("process %d ended before it could be read which of its mappings fork leaves out", p.PID),
 				"what the workers dropped or copied may never have been theirs: run again")
@@ -39,10 +41,10 @@ func (c *Capture) LearnForkRules(pids []PID) error {
 
 // learnAll reads all that a snapshot keeps beside the pages.
 func (c *Capture) learnAll() error {
-	var refs []PID
+	refs := map[PID]Addr{}
 	for _, m := range c.members {
 		if len(m.children) > 0 && !m.gone.Load() {
-			refs = append(refs, m.pid)
+			refs[m.pid] = ^Addr(0)
 		}
 	}
 	return c.LearnForkRules(refs)

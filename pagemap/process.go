@@ -20,6 +20,7 @@ const (
 	StateSharedMM     State = "shared_mm"     // runs in the address space of another process (CLONE_VM, vfork)
 	StateChanged      State = "changed"       // exec'd, or was replaced by another process, during the capture
 	StateUnreadable   State = "unreadable"    // permission denied
+	StateForkedSince  State = "forked_since"  // of a process in a diff: forked between the captures, nothing to compare
 )
 
 // ReferenceBasis says how the reference of a process was found.

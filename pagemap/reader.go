@@ -104,7 +104,8 @@ func (r *reader) window(at Addr) (held bool, err error) {
 	if err := r.needs(); err != nil {
 		return false, err
 	}
-	return true, r.contents()
+	r.contents()
+	return true, nil
 }
 
 // readRow reads what member m maps of the window into dst. ok is false when it maps nothing there or is gone.

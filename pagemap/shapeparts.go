@@ -37,6 +37,9 @@ type partFinder struct {
 // mapping finds the arenas in mapping i, and walks what lies between them.
 func (p *partFinder) mapping(i int) {
 	m := &p.maps[i]
+	if m.Size() > maxParts {
+		return
+	}
 	from := m.Start
 	for at := (m.Start + arenaBytes - 1) / arenaBytes * arenaBytes; at < m.End; at += arenaBytes {
 		if !p.arenaHeap(i, at) {
@@ -51,6 +54,9 @@ func (p *partFinder) mapping(i int) {
 
 // mmapThreshold is the size from which malloc maps a block by default (glibc, DEFAULT_MMAP_THRESHOLD).
 const mmapThreshold = 128 << 10
+
+// maxParts bounds the mappings that are looked into: what is larger was reserved by a program that manages it itself.
+const maxParts = 4 << 30
 
 // maxSearch bounds the stretch that is searched for heap pages: two reads for each 16 KiB.
 const maxSearch = 256 << 20

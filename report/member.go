@@ -116,6 +116,8 @@ func StateReason(s pagemap.State, sharesMM pagemap.PID) string {
 		return "exec'd, or was replaced by another process, during the capture"
 	case pagemap.StateUnreadable:
 		return "may not be read: permission denied"
+	case pagemap.StateForkedSince:
+		return "was forked between the captures: nothing to compare"
 	}
 	return "unknown state " + printable(string(s))
 }
