@@ -44,10 +44,7 @@ func WriteSnapshot(w io.Writer, s *Snapshot) error {
 		return fmt.Errorf("write snapshot: %w", err)
 	}
 	e := snapEncoder{w: bufio.NewWriterSize(z, 1<<16)}
-	fam, err := s.Fam.mapText(func(t string) (string, error) { return EscapeBytes(t), nil })
-	if err != nil {
-		return fmt.Errorf("write snapshot: %w", err)
-	}
+	fam := s.Fam.mapText(EscapeBytes)
 	head, err := json.Marshal(&fam)
 	if err != nil {
 		return fmt.Errorf("write snapshot: %w", err)
@@ -182,9 +179,7 @@ func (d *snapDecoder) snapshot() (*Snapshot, error) {
 	if err := json.Unmarshal(head, &s.Fam); err != nil {
 		return nil, fmt.Errorf("head: %w", err)
 	}
-	if s.Fam, err = s.Fam.mapText(UnescapeBytes); err != nil {
-		return nil, fmt.Errorf("head: %w", err)
-	}
+	s.Fam = s.Fam.mapText(UnescapeBytes)
 	if err := checkFamily(&s.Fam); err != nil {
 		return nil, err
 	}

@@ -7,21 +7,49 @@ import (
 	"unicode/utf8"
 )
 
-// EscapeBytes makes valid UTF-8 of a name that may hold any byte, so that JSON keeps it: a backslash becomes \\, a byte
-// that is not part of valid UTF-8 becomes \xNN. [UnescapeBytes] undoes it.
+// Names of processes and paths are whatever bytes somebody else chose; JSON holds none that are not UTF-8. EscapeBytes and
+// UnescapeBytes carry them through it, see docs/format.md.
+
+// escaped reports whether s starts with an escape of EscapeBytes, and the byte it stands for.
+func escaped(s string) (byte, bool) {
+	if len(s) < 4 || s[0] != '\\' || s[1] != 'x' {
+		return 0, false
+	}
+	c, err := strconv.ParseUint(s[2:4], 16, 8)
+	return byte(c), err == nil && s[2] != '+' && s[2] != '-'
+}
+
+// NeedsEscape reports whether EscapeBytes would change s.
+func NeedsEscape(s string) bool {
+	if !utf8.ValidString(s) {
+		return true
+	}
+	for i := strings.Index(s, `\x`); i >= 0; {
+		if _, ok := escaped(s[i:]); ok {
+			return true
+		}
+		n := strings.Index(s[i+2:], `\x`)
+		if n < 0 {
+			return false
+		}
+		i += 2 + n
+	}
+	return false
+}
+
+// EscapeBytes makes a string of UTF-8 from any bytes: a byte that is not part of UTF-8 becomes \xNN, and the backslash of
+// what already reads like such an escape becomes \x5c. All else stays as it is. UnescapeBytes takes it back.
 func EscapeBytes(s string) string {
-	if utf8.ValidString(s) && !strings.Contains(s, `\`) {
+	if !NeedsEscape(s) {
 		return s
 	}
 	var b strings.Builder
 	for len(s) > 0 {
 		r, n := utf8.DecodeRuneInString(s)
-		switch {
-		case r == '\\':
-			b.WriteString(`\\`)
-		case r == utf8.RuneError && n == 1:
+		_, esc := escaped(s)
+		if esc || r == utf8.RuneError && n == 1 {
 			fmt.Fprintf(&b, `\x%02x`, s[0])
-		default:
+		} else {
 			b.WriteString(s[:n])
 		}
 		s = s[n:]
@@ -29,45 +57,32 @@ func EscapeBytes(s string) string {
 	return b.String()
 }
 
-// UnescapeBytes undoes [EscapeBytes]. The error wraps ErrFormat.
-func UnescapeBytes(s string) (string, error) {
-	if !strings.Contains(s, `\`) {
-		return s, nil
+// UnescapeBytes gives the bytes that EscapeBytes was given.
+func UnescapeBytes(s string) string {
+	i := strings.Index(s, `\x`)
+	if i < 0 {
+		return s
 	}
 	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		switch {
-		case s[i] != '\\':
-			b.WriteByte(s[i])
-		case strings.HasPrefix(s[i:], `\\`):
+	for ; i >= 0; i = strings.Index(s, `\x`) {
+		b.WriteString(s[:i])
+		if c, ok := escaped(s[i:]); ok {
+			b.WriteByte(c)
+			s = s[i+4:]
+		} else {
 			b.WriteByte('\\')
-			i++
-		case strings.HasPrefix(s[i:], `\x`) && len(s) >= i+4:
-			n, err := strconv.ParseUint(s[i+2:i+4], 16, 8)
-			if err != nil {
-				return "", fmt.Errorf("escape %q: %w", s[i:i+4], ErrFormat)
-			}
-			b.WriteByte(byte(n))
-			i += 3
-		default:
-			return "", fmt.Errorf("escape at byte %d of %q: %w", i, s, ErrFormat)
+			s = s[i+1:]
 		}
 	}
-	return b.String(), nil
+	b.WriteString(s)
+	return b.String()
 }
 
 // mapText gives a copy of the family with f applied to every text that comes from a process.
-func (f *Family) mapText(apply func(string) (string, error)) (Family, error) {
+func (f *Family) mapText(apply func(string) string) Family {
 	out := *f
 	out.Processes = append([]Process(nil), f.Processes...)
-	var first error
-	do := func(s *string) {
-		t, err := apply(*s)
-		if err != nil && first == nil {
-			first = err
-		}
-		*s = t
-	}
+	do := func(s *string) { *s = apply(*s) }
 	for i := range out.Processes {
 		p := &out.Processes[i]
 		do(&p.Comm)
@@ -77,5 +92,5 @@ func (f *Family) mapText(apply func(string) (string, error)) (Family, error) {
 			do(&p.Mappings[k].Path)
 		}
 	}
-	return out, first
+	return out
 }

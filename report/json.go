@@ -18,7 +18,7 @@ import (
 func JSON(w io.Writer, v any) error {
 	x := reflect.ValueOf(v)
 	if !plain(x) {
-		x = rewrite(x, escapeBytes)
+		x = rewrite(x, pagemap.EscapeBytes)
 	}
 	e := newStream(w)
 	e.value(x, "")
@@ -66,7 +66,7 @@ func escapeControls(b []byte) []byte {
 func plain(v reflect.Value) bool {
 	switch v.Kind() {
 	case reflect.String:
-		return !needsEscape(v.String())
+		return !pagemap.NeedsEscape(v.String())
 	case reflect.Pointer, reflect.Interface:
 		return v.IsNil() || plain(v.Elem())
 	case reflect.Struct:
@@ -187,7 +187,7 @@ func load(r io.Reader, limit int64) (any, error) {
 	if err := json.Unmarshal(b, v); err != nil {
 		return nil, fmt.Errorf("read result of kind %q: %w: %w", head.Kind, pagemap.ErrFormat, err)
 	}
-	v = rewrite(reflect.ValueOf(v), unescapeBytes).Interface()
+	v = rewrite(reflect.ValueOf(v), pagemap.UnescapeBytes).Interface()
 	if err := check(v); errors.Is(err, audit.ErrConservation) {
 		return nil, fmt.Errorf("read result of kind %q: %w: %w, unless the file was changed by hand", head.Kind, pagemap.ErrFormat, err)
 	} else if err != nil {
