@@ -186,18 +186,10 @@ func (l *ledger) mapping(i int, m *pagemap.Mapping, k, a, b int) {
 		first := s * stride
 		todo := ^uint64(0) << (a - first) & (^uint64(0) >> (first + stride - stop))
 		if l.simple(i, m) {
-			r := l.ref[i]
-			same := equalPages((*[stride]pagemap.Entry)(l.w.Rows[i].Entries[first:]), (*[stride]pagemap.Entry)(l.w.Rows[r].Entries[first:]))
-			if shared := same & todo & l.strideTally(r, s).plain; shared != 0 {
-				if c == nil {
-					c = cellAt(l.own[i], k)
-				}
-				n := int64(bits.OnesCount64(shared))
-				c[cShared] += n
-				c[cResident] += n
-				l.hold(r, s, shared)
-				todo &^= shared
+			if c == nil {
+				c = cellAt(l.own[i], k)
 			}
+			todo &^= l.countSimple(i, c, s, todo)
 		}
 		for ; todo != 0; todo &= todo - 1 {
 			a := first + bits.TrailingZeros64(todo)
@@ -211,6 +203,37 @@ func (l *ledger) mapping(i int, m *pagemap.Mapping, k, a, b int) {
 		}
 		a = stop
 	}
+}
+
+// countSimple counts those pages of a stride that need no closer look, shared ones and plain copies, and gives them as bits.
+func (l *ledger) countSimple(i int, c *cell, s int, todo uint64) uint64 {
+	r, row := l.ref[i], &l.w.Rows[i]
+	e, f := (*[stride]pagemap.Entry)(row.Entries[s*stride:]), (*[stride]pagemap.Entry)(l.w.Rows[r].Entries[s*stride:])
+	same, plain := equalPages(e, f), l.strideTally(r, s).plain&todo
+	shared := same & plain
+	n := int64(bits.OnesCount64(shared))
+	c[cShared] += n
+	c[cResident] += n
+	if n > 0 {
+		l.hold(r, s, shared)
+	}
+	if row.Counts != nil || row.Words != nil || len(l.older[i]) == 0 {
+		return shared
+	}
+	// A page of its own where an older sibling shares the reference's: copied by the worker (see copiedBy).
+	copied := uint64(0)
+	for left := plain &^ same; left != 0; left &= left - 1 {
+		k := bits.TrailingZeros64(left)
+		if x := e[k]; x.Present() && !x.File() && x.Exclusive() && !x.Hidden() && !l.isZero(x) && !x.SamePage(f[k]) && l.olderShares(i, s*stride+k, f[k]) {
+			copied |= 1 << k
+		}
+	}
+	n = int64(bits.OnesCount64(copied))
+	for _, w := range [...]counter{cCopied, cByWorker, cNotCompared, cResident, cPrivate} {
+		c[w] += n
+	}
+	l.distinctAnon += n
+	return shared | copied
 }
 
 // equalPages gives a bit for each page on which two strides agree.

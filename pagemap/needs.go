@@ -1,6 +1,9 @@
 package pagemap
 
-import "bytes"
+import (
+	"bytes"
+	"math/bits"
+)
 
 // groupPages is the number of pages of a PMD-mapped huge page on the architectures with 4 KiB pages (2 MiB).
 const groupPages = 512
@@ -104,29 +107,44 @@ func (r *reader) wantMissing(ref int) {
 // all of them in a young worker, are passed over by a comparison of memory.
 func (r *reader) wantDiffering(i, ref int) {
 	e, f := r.row(i).Entries, r.row(ref).Entries
-	const block = 64
+	if f == nil {
+		f = r.none[:]
+	}
 	for b := 0; b < WindowPages; b += block {
-		if f != nil && bytes.Equal(entryBytes(e[b:b+block]), entryBytes(f[b:b+block])) {
+		if bytes.Equal(entryBytes(e[b:b+block]), entryBytes(f[b:b+block])) {
 			continue
 		}
-		for k := b; k < b+block; k++ {
-			var x, y Entry = e[k], 0
-			if f != nil {
-				y = f[k]
-			}
-			if (x^y)&sameMask == 0 || r.olderShares(i, k, y) {
+		for left := differing((*[block]Entry)(e[b:]), (*[block]Entry)(f[b:])); left != 0; left &= left - 1 {
+			k := b + bits.TrailingZeros64(left)
+			x, y := e[k], f[k]
+			if r.olderShares(i, k, y) {
 				continue
 			}
 			// In a huge page bit 56 speaks of the head page: its flags say that it is one.
-			any := x.InSwap() || y.InSwap()
-			if r.anon(x) && (any || x.Exclusive() || r.inHuge(i, k)) {
+			swap := x.InSwap() || y.InSwap()
+			if r.anon(x) && (swap || x.Exclusive() || r.inHuge(i, k)) {
 				r.addWant(i, k, x)
 			}
-			if r.anon(y) && (any || y.Exclusive() || r.inHuge(ref, k)) {
+			if r.anon(y) && (swap || y.Exclusive() || r.inHuge(ref, k)) {
 				r.addWant(ref, k, y)
 			}
 		}
 	}
+}
+
+// block is the number of pages that are compared at once.
+const block = 64
+
+// differing gives a bit for each page of a block that is not the same in both.
+func differing(x, y *[block]Entry) (mask uint64) {
+	for k := range block {
+		var bit uint64
+		if (x[k]^y[k])&sameMask != 0 {
+			bit = 1
+		}
+		mask |= bit << k
+	}
+	return mask
 }
 
 // olderShares reports that the reference's page y is present and shared by a sibling older than member i.

@@ -15,6 +15,7 @@ type reader struct {
 	rows   [][]Entry // for each member, its buffer
 	again  [][]Entry // for each member that is a reference, the second reading
 	moved  [WindowPages]bool
+	none   [WindowPages]Entry // stays empty: the row of a reference that maps nothing in the window
 	want   []frameWant
 	words  []uint64
 	flags  [][]KFlags

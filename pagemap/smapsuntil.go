@@ -18,7 +18,12 @@ func (f FS) smapsUntil(pid PID, last Addr) ([]SmapsEntry, error) {
 		return nil, readError(pid, "smaps", err)
 	}
 	defer h.Close()
-	r := bufio.NewReaderSize(h, 4096)
+	// The kernel fills what is asked for with as many mappings as fit in (fs/seq_file.c, seq_read_iter); a mapping takes
+	// some 800 bytes, so small reads keep it from walking the next one.
+	r := bufio.NewReaderSize(h, 512)
+	if last == ^Addr(0) {
+		r = bufio.NewReaderSize(h, 1<<16)
+	}
 	var text []byte
 	for head := true; ; {
 		line, err := r.ReadSlice('\n')
