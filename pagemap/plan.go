@@ -8,19 +8,20 @@ import (
 )
 
 // plan hands out spans of windows in ascending order. Before each span it asks PAGEMAP_SCAN for the next address that any
-// member has populated, so that what is reserved and never touched costs nothing. Without PAGEMAP_SCAN a set of populated
-// chunks must be given by the caller (see [sparseChunks]).
+// member has populated, so that what is reserved and never touched costs nothing. Without PAGEMAP_SCAN large empty mappings
+// must have been taken out before (see dropEmptyMappings).
 type plan struct {
 	mu      sync.Mutex
 	chunks  []chunk // disjoint, ascending, aligned to windows
 	members []*member
 	size    Addr // bytes of a window
 	scan    bool
+	windows Addr // of the next span
 }
 
 type chunk struct{ start, end Addr }
 
-// spanWindows is the number of windows handed out at once.
+// spanWindows is the largest number of windows handed out at once.
 const spanWindows = 16
 
 // newPlan joins the mappings of all members inside [lo, hi) into chunks.
@@ -36,7 +37,7 @@ func newPlan(members []*member, size, lo, hi Addr, scan bool) *plan {
 		}
 		chunks = joinChunks(chunks, size)
 	}
-	return &plan{chunks: chunks, members: members, size: size, scan: scan}
+	return &plan{chunks: chunks, members: members, size: size, scan: scan, windows: spanWindows}
 }
 
 // joinChunks sorts chunks, rounds their ends up to windows and joins those that touch.
@@ -77,9 +78,14 @@ func (p *plan) next() (span chunk, ok bool, err error) {
 				p.chunks = p.chunks[1:]
 				continue
 			}
-			c.start = at &^ (p.size - 1)
+			// Where much is empty, few windows at a time: those behind a lone page need not be read.
+			p.windows = min(2*p.windows, spanWindows)
+			if at &^= p.size - 1; at != c.start {
+				p.windows = 1
+			}
+			c.start = at
 		}
-		span = chunk{c.start, min(c.end, c.start+spanWindows*p.size)}
+		span = chunk{c.start, min(c.end, c.start+p.windows*p.size)}
 		if c.start = span.end; c.start >= c.end {
 			p.chunks = p.chunks[1:]
 		}
@@ -116,7 +122,7 @@ func (p *plan) firstPopulated(start, end Addr) (at Addr, found bool, err error) 
 // sparseMapping is the size from which, without PAGEMAP_SCAN, smaps is asked whether a mapping holds anything at all.
 const sparseMapping = 64 << 20
 
-// sparseChunks is the way without PAGEMAP_SCAN (before 6.7): large mappings of which smaps says that they hold no page
+// dropEmptyMappings is the way without PAGEMAP_SCAN (before 6.7): large mappings of which smaps says that they hold no page
 // are taken out of a member's list for reading. smaps walks the page tables in the kernel, which skips empty ones; a
 // large mapping with few pages in it is read whole.
 func (m *member) dropEmptyMappings(f FS) error {
