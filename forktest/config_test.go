@@ -20,7 +20,7 @@ func TestGuessRuntime(t *testing.T) {
 		"chroot /srv/python ruby3.3":      RuntimeRuby,
 		"chroot /srv/ruby python3":        RuntimePython,
 		"python3":                         RuntimePython,
-		"/root/.pyenv/shims/python3.13t":  RuntimePython,
+		"/opt/pyenv/shims/python3.13t":    RuntimePython,
 		"env PYTHONHASHSEED=0 pypy3":      RuntimePython,
 		"./run-it":                        RuntimeRuby,
 		"bundle exec ruby -I python":      RuntimePython, // the last word that is a name: --runtime overrides

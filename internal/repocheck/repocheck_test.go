@@ -2,6 +2,7 @@ package repocheck
 
 import (
 	"bytes"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -80,11 +81,39 @@ func TestGoFiles(t *testing.T) {
 
 func TestNoPlacesOfOneMachine(t *testing.T) {
 	root, files := tree(t)
+	places := placesHere(t, root)
+	if len(places) == 0 {
+		t.Fatal("this machine has no places to look for")
+	}
 	for _, name := range files {
-		if !strings.HasPrefix(name, "internal/repocheck/") { // it has to name them
-			complain(t, Machine(name, read(t, root, name)))
+		complain(t, Machine(name, read(t, root, name), places))
+	}
+}
+
+// placesHere gives the folders that hold this checkout and the user's home, and the hosts that packages come from here.
+func placesHere(t *testing.T, root string) (places []string) {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		home = "/"
+	}
+	for _, dir := range []string{root, filepath.Dir(root), home} {
+		if dir != "/" && dir != "." {
+			places = append(places, dir+"/")
 		}
 	}
+	sources, err := exec.Command("go", "env", "GOPROXY").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if apt, err := exec.Command("apt-get", "indextargets", "--format", "$(REPO_URI)").Output(); err == nil {
+		sources = append(append(sources, '\n'), apt...)
+	}
+	for _, word := range strings.FieldsFunc(string(sources), func(r rune) bool { return r == ',' || r == '|' || r == '\n' || r == ' ' }) {
+		if u, err := url.Parse(word); err == nil && u.Hostname() != "" && !slices.Contains(places, u.Hostname()) {
+			places = append(places, u.Hostname())
+		}
+	}
+	return places
 }
 
 // What README and the documents tell the reader to type exists: make targets, commands and their options.

@@ -78,13 +78,13 @@ func TestMachine(t *testing.T) {
 		line string
 		n    int
 	}{
-		{"see /wo" + "rk/main/x.go", 1},
-		{"cd /ro" + "ot/src", 1},
-		{"from http://deb." + "debian.org/debian", 1},
-		{"net/work/x and $root/x and ./root/x", 0},
+		{"see /srv/build/main/x.go", 1},
+		{"/srv/build/x", 1},
+		{"from http://mirror.example/debian", 1},
+		{"net/srv/build/x and $/srv/build/x and ./srv/build/x", 0},
 		{"github.com/klauspost/compress", 0},
 	} {
-		if got := Machine("f", []byte("\n"+c.line)); len(got) != c.n || c.n > 0 && got[0].Line != 2 {
+		if got := Machine("f", []byte("\n"+c.line), []string{"/srv/build/", "mirror.example"}); len(got) != c.n || c.n > 0 && got[0].Line != 2 {
 			t.Errorf("%q: found %v, want %d", c.line, got, c.n)
 		}
 	}
