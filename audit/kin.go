@@ -11,6 +11,7 @@ type family struct {
 	ref     []int  // index of the reference among the processes, -1: none
 	forked  []bool // has a child in the family: what its own fork cleared says nothing of it
 	audited []bool
+	parent  []int   // index of the parent by PID, -1: not in the family
 	older   [][]int // siblings forked before the process
 }
 
@@ -48,8 +49,11 @@ func newFamily(f *pagemap.Family, rng *Range) *family {
 	for i := range f.Processes {
 		index[f.Processes[i].PID] = i
 	}
+	s.parent = make([]int, n)
 	for i := range f.Processes {
+		s.parent[i] = -1
 		if p, ok := index[f.Processes[i].PPID]; ok && p != i {
+			s.parent[i] = p
 			s.forked[p] = true
 		}
 	}
@@ -58,22 +62,13 @@ func newFamily(f *pagemap.Family, rng *Range) *family {
 
 // descends reports whether process i was forked from process j or from a process that was.
 func (f *family) descends(i, j int) bool {
-	to := f.fam.Processes[j].PID
-	for range f.fam.Processes {
-		parent := f.fam.Processes[i].PPID
-		if parent == to {
-			return true
-		}
-		k := -1
-		for n := range f.fam.Processes {
-			if f.fam.Processes[n].PID == parent {
-				k = n
-			}
-		}
-		if k < 0 {
+	for range f.parent { // no longer than the family is large, should PIDs read at different moments form a ring
+		if i = f.parent[i]; i < 0 {
 			return false
 		}
-		i = k
+		if i == j {
+			return true
+		}
 	}
 	return false
 }

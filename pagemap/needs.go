@@ -21,10 +21,6 @@ func (r *reader) needs() error {
 	if !r.c.fam.Facts.FramesVisible {
 		return nil
 	}
-	for i := range r.c.members {
-		row := r.row(i)
-		row.Flags, row.Counts, row.Words = nil, nil, nil
-	}
 	if r.c.flags.fd >= 0 {
 		if err := r.readFlags(); err != nil {
 			return err

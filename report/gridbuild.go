@@ -38,6 +38,17 @@ func (b *gridBuilder) amounts(c column, n int, f func(i int) (pagemap.Bytes, str
 	})
 }
 
+// pages adds a column of memory counted in pages; what is not known becomes "?".
+func (b *gridBuilder) pages(c column, n int, f func(i int) (pages int64, known bool)) {
+	b.amounts(c, n, func(i int) (pagemap.Bytes, string) {
+		pages, known := f(i)
+		if !known {
+			return 0, "?"
+		}
+		return b.p.bytes(pages), ""
+	})
+}
+
 // amount writes an exact nothing as a bare 0.
 func (s Scale) amount(b pagemap.Bytes) string {
 	if b == 0 {

@@ -129,11 +129,8 @@ func (p *text) diffTable(r *audit.DiffReport, roles *roles, visible bool) {
 		g := &grid{lines: make([]line, len(rows))}
 		b := gridBuilder{p: p, g: g, scale: scale, narrow: narrow}
 		amount := func(c column, f func(*audit.Copied) int64) {
-			b.amounts(c, len(rows), func(i int) (pagemap.Bytes, string) {
-				if !visible || !rows[i].known && c.head != "before" {
-					return 0, "?"
-				}
-				return p.bytes(f(&rows[i].copied)), ""
+			b.pages(c, len(rows), func(i int) (int64, bool) {
+				return f(&rows[i].copied), visible && (rows[i].known || c.head == "before")
 			})
 		}
 		b.texts(column{head: "PID"}, len(rows), func(i int) string { return rows[i].pid })
@@ -174,28 +171,14 @@ func (p *text) eventUndetermined(c *audit.Copied) string {
 }
 
 func (p *text) diffAlso(t *audit.Copied) {
-	rows := []struct {
-		pages      int64
-		word, what string
-	}{
+	p.alsoTable([]alsoRow{
 		{t.DroppedPages, "dropped", "shared before; the worker gave it up"},
 		{t.KeptPages, "kept", "shared before; the master gave its page up"},
 		{t.ReplacedPages, "replaced", "shared before; now the file's page, merged by KSM or the zero page"},
 		{t.UnknownPages, "unknown", "shared before; what became of it cannot be told"},
 		{t.NewFromFile, "from file", "of new: was the file's page before"},
 		{t.FreedPages, "freed", "held before and not shared; not held now"},
-	}
-	g := &grid{columns: []column{{left: true}, {}, {left: true}}}
-	for _, row := range rows {
-		if row.pages > 0 {
-			g.add(row.word, p.size(row.pages), row.what)
-		}
-	}
-	if len(g.lines) == 0 {
-		return
-	}
-	p.section("ALSO, over all processes")
-	p.described(g)
+	})
 }
 
 func diffRegions(r *audit.DiffReport) []audit.RegionDiff {

@@ -205,12 +205,7 @@ func (p *text) runs(r *audit.ForktestReport) {
 		g := &grid{lines: make([]line, len(rows))}
 		b := gridBuilder{p: p, g: g, scale: scale, narrow: narrow}
 		amount := func(c column, f func(*audit.Event) int64) {
-			b.amounts(c, len(rows), func(i int) (pagemap.Bytes, string) {
-				if !r.Capture.FramesVisible {
-					return 0, "?"
-				}
-				return p.bytes(f(rows[i].e)), ""
-			})
+			b.pages(c, len(rows), func(i int) (int64, bool) { return f(rows[i].e), r.Capture.FramesVisible })
 		}
 		b.texts(column{head: "run"}, len(rows), func(i int) string { return fmt.Sprint(rows[i].run) })
 		b.texts(column{head: "worker", drop: 3}, len(rows), func(i int) string { return fmt.Sprint(rows[i].e.Worker) })

@@ -17,10 +17,7 @@ func (p *text) also(r *audit.Report) {
 	if r.Capture.Basis == audit.BasisSingle && t.Dropped > 0 {
 		dropped = p.note(noteDropped)
 	}
-	rows := []struct {
-		pages      int64
-		word, what string
-	}{
+	p.alsoTable([]alsoRow{
 		{t.Unshared, "unshared", "the master's: no other process of the family has it"},
 		{t.Kept, "kept", "inherited; the master gave its page up since"},
 		{t.Swapped, "swapped", "in swap, not in the slot of the master's page"},
@@ -37,7 +34,16 @@ func (p *text) also(r *audit.Report) {
 		{t.NewFromFile, "from file", "of new: first write to a page of a private file mapping"},
 		{t.InSwap, "in swap", "of held: in a swap slot, so not in RSS"},
 		{t.HugeTLB, "hugetlb", "of held: in hugetlb pages, which RSS leaves out"},
-	}
+	})
+}
+
+// alsoRow is a count beside the words of a table, left out where it is 0.
+type alsoRow struct {
+	pages      int64
+	word, what string
+}
+
+func (p *text) alsoTable(rows []alsoRow) {
 	g := &grid{columns: []column{{left: true}, {}, {left: true}}}
 	for _, row := range rows {
 		if row.pages > 0 {
@@ -155,12 +161,7 @@ func (p *text) auditRegions(r *audit.Report) {
 		g := &grid{lines: make([]line, len(rows))}
 		b := gridBuilder{p: p, g: g, scale: scale, narrow: narrow}
 		amount := func(c column, known bool, f func(*audit.Pages) int64) {
-			b.amounts(c, len(rows), func(i int) (pagemap.Bytes, string) {
-				if !known {
-					return 0, "?"
-				}
-				return p.bytes(f(&rows[i].pages)), ""
-			})
+			b.pages(c, len(rows), func(i int) (int64, bool) { return f(&rows[i].pages), known })
 		}
 		b.texts(column{head: "region", left: true}, len(rows), func(i int) string { return rows[i].kind })
 		amount(column{head: "held"}, true, func(g *audit.Pages) int64 { return g.Held })
@@ -273,12 +274,7 @@ func (p *text) mappings(m *audit.Process, roles *roles, visible bool) {
 		g := &grid{lines: make([]line, len(rows))}
 		b := gridBuilder{p: p, g: g, scale: scale, narrow: narrow}
 		amount := func(c column, known bool, f func(*audit.Pages) int64) {
-			b.amounts(c, len(rows), func(i int) (pagemap.Bytes, string) {
-				if !known {
-					return 0, "?"
-				}
-				return p.bytes(f(&rows[i].pages)), ""
-			})
+			b.pages(c, len(rows), func(i int) (int64, bool) { return f(&rows[i].pages), known })
 		}
 		b.texts(column{head: "addresses", left: true}, len(rows), func(i int) string { return rows[i].at })
 		b.texts(column{head: "perms", left: true}, len(rows), func(i int) string { return rows[i].perms })
