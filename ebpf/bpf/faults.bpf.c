@@ -1,0 +1,439 @@
+//go:build ignore
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The fault tracer. A page fault is announced by exceptions:page_fault_user or
+ * page_fault_kernel, before the kernel deals with it; nothing announces its end.
+ * What became of it is told by what the same thread does before its next fault:
+ * kmem:mm_page_alloc (mm/page_alloc.c) and kmem:rss_stat (mm/memory.c).
+ *
+ *   write to a present page   a page not zeroed        a copy (wp_page_copy)
+ *                             ... and file pages - 1   the file's page became private
+ *                             a zeroed page            first write on the zero page
+ *                             nothing                  reused in place (wp_page_reuse)
+ *   write, nothing present    a zeroed page            new (do_anonymous_page)
+ *                             a page not zeroed        private file page (do_cow_fault)
+ *                             ... and swap entries     from swap (do_swap_page)
+ *
+ * An allocation counts only while the thread is in that exception: its user
+ * registers then have orig_ax -1 and the fault's own ip. In a system call, where
+ * they say nothing, the kernel stack decides (handle_mm_fault, do_wp_page). */
+#include "faults.h"
+#include "kernel.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include "maps.h"
+#include "space.h"
+#include "phase.h"
+#include "output.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+/* Bits of the exception's error code: arch/x86/include/asm/trap_pf.h. */
+#define ERROR_PROT 0x1
+#define ERROR_WRITE 0x2
+#define ERROR_PKEY 0x20
+
+/* include/linux/gfp_types.h; these two have kept their values since 5.1. */
+#define GFP_MOVABLE 0x8
+#define GFP_ZERO 0x100
+
+#define KERNEL_ADDR(a) ((long)(a) < 0)
+
+/* The thread's user registers: the exception's own while it handles a fault
+ * from user mode, else those of the system call. */
+struct user_regs {
+	unsigned long orig_ax;
+	unsigned long ip;
+};
+
+static __always_inline void read_user_regs(struct user_regs *r)
+{
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs((void *)bpf_get_current_task_btf());
+
+	bpf_core_read(&r->orig_ax, sizeof(r->orig_ax), &regs->orig_ax);
+	bpf_core_read(&r->ip, sizeof(r->ip), &regs->ip);
+}
+
+/* settle decides about a fault of which no more will be seen. */
+static __always_inline void settle(struct thread *t, __u32 tid)
+{
+	struct fault *f = &t->fault;
+	__u8 kind, unplaced = f->detail & DETAIL_NO_MAPPING;
+
+	if (!f->open)
+		return;
+	f->open = 0;
+	if (f->error & ERROR_PROT) {
+		if (!(f->seen & SEEN_PLAIN))
+			kind = unplaced ? KIND_UNKNOWN : KIND_REUSED;
+		else if (f->order)
+			kind = KIND_ZERO;
+		else if (f->seen & SEEN_FILE)
+			kind = KIND_FILE;
+		else if (!(f->flags & REGION_FILE) && !unplaced)
+			kind = KIND_COPIED;
+		else
+			kind = counters_per_thread() ? KIND_UNKNOWN : KIND_COPIED;
+	} else if (f->seen & SEEN_SWAP) {
+		kind = KIND_SWAPPED;
+	} else if (f->seen & SEEN_PLAIN) {
+		if (f->flags & REGION_FILE)
+			kind = KIND_FILE;
+		else
+			kind = unplaced ? KIND_UNKNOWN : KIND_NEW;
+	} else {
+		kind = KIND_OTHER;
+	}
+	if (f->order)
+		f->detail |= DETAIL_HUGE;
+	output_fault(t, tid, f, kind);
+}
+
+static __always_inline void conclude(struct thread *t, __u32 tid, __u8 kind)
+{
+	t->fault.open = 0;
+	output_fault(t, tid, &t->fault, kind);
+}
+
+static __always_inline int on_fault(void *ctx, __u64 addr, __u64 ip, __u64 error, __u8 detail)
+{
+	__u32 tid;
+	struct thread *t = current_thread(&tid);
+	struct user_regs regs = {};
+	struct fault *f;
+	__u8 kind = KIND_UNKNOWN;
+
+	if (!t || t->busy || KERNEL_ADDR(addr))
+		return 0;
+	settle(t, tid);
+	if (!(error & ERROR_WRITE)) {
+		count_total(KIND_READ, 1);
+		return 0;
+	}
+	/* Reading the target's memory or stack below may fault itself, which comes
+	 * back here (page_fault_kernel, refused by the kernel): not the target's. */
+	t->busy = 1;
+	f = &t->fault;
+	f->addr = addr;
+	f->ip = ip;
+	f->time = bpf_ktime_get_ns();
+	f->error = error;
+	f->detail = detail;
+	f->order = 0;
+	f->seen = 0;
+	f->stack = -1;
+	if (detail & DETAIL_KERNEL) {
+		read_user_regs(&regs);
+		f->ip = regs.ip;
+	}
+	find_region(t, f);
+	find_phase(t, f);
+	if (want_stacks) {
+		f->stack = bpf_get_stackid(ctx, &stacks, BPF_F_USER_STACK | BPF_F_FAST_STACK_CMP);
+		if (f->stack < 0) {
+			f->stack = -1;
+			count_loss(LOSS_STACKS);
+		}
+	}
+	t->busy = 0;
+	if (f->flags & VM_SHARED)
+		kind = KIND_SHARED;
+	else if (f->flags & VM_HUGETLB)
+		kind = KIND_HUGETLB;
+	else if (f->region && !(f->flags & VM_WRITE))
+		kind = KIND_OTHER;	/* refused: SIGSEGV */
+	else if (error & ERROR_PKEY)
+		kind = KIND_OTHER;
+	else
+		f->open = 1;
+	if (!f->open)
+		output_fault(t, tid, f, kind);
+	return 0;
+}
+
+/* A page was taken while the kernel wrote for the thread without a fault: through
+ * pages that it pinned (O_DIRECT, io_uring, ptrace on itself). A copy, if
+ * do_wp_page asked for the page. The address is not to be had here. */
+static __always_inline void on_quiet_alloc(void *ctx, struct thread *t, __u32 tid,
+					   struct user_regs *regs, __u64 gfp)
+{
+	struct fault f = {};
+	__u32 where;
+
+	if (gfp_of_copies && gfp != gfp_of_copies)
+		return;
+	where = kernel_stack(ctx);
+	if (!(where & IN_WP_PAGE) || (where & IN_EXCEPTION))
+		return;
+	f.ip = regs->ip;
+	f.time = bpf_ktime_get_ns();
+	f.error = ERROR_PROT | ERROR_WRITE;
+	f.detail = DETAIL_NO_FAULT;
+	f.stack = -1;
+	find_phase(t, &f);
+	output_fault(t, tid, &f, KIND_COPIED);
+}
+
+static __always_inline int on_alloc(void *ctx, __u32 order, __u64 gfp)
+{
+	__u32 tid;
+	struct thread *t = current_thread(&tid);
+	struct user_regs regs = {};
+	struct fault *f;
+	__u32 where;
+
+	if (!t || t->busy || !(gfp & GFP_MOVABLE))
+		return 0;
+	f = &t->fault;
+	if (!f->open && (order || (gfp & GFP_ZERO)))
+		return 0;
+	read_user_regs(&regs);
+	if (f->open && !(f->detail & DETAIL_KERNEL)) {
+		if ((long)regs.orig_ax != -1 || regs.ip != f->ip)
+			settle(t, tid);	/* the thread has gone on */
+	} else if (f->open) {
+		where = kernel_stack(ctx);
+		if (!(where & IN_FAULT) || !(where & IN_EXCEPTION))
+			settle(t, tid);
+	}
+	if (!f->open) {
+		if (!order && !(gfp & GFP_ZERO) && (long)regs.orig_ax != -1)
+			on_quiet_alloc(ctx, t, tid, &regs, gfp);
+		return 0;
+	}
+	if (gfp & GFP_ZERO) {
+		if (!f->seen) {
+			f->order = order;
+			conclude(t, tid, f->error & ERROR_PROT ? KIND_ZERO : KIND_NEW);
+		}
+		return 0;
+	}
+	if (f->seen & SEEN_SWAP) {
+		f->detail |= DETAIL_FROM_SWAP;
+		conclude(t, tid, KIND_COPIED);
+		return 0;
+	}
+	if (f->seen & SEEN_PLAIN)
+		return 0;	/* of the page cache, for the file page to copy from */
+	f->seen |= SEEN_PLAIN;
+	f->order = order;
+	if (!order && (f->error & ERROR_PROT) && f->region && !(f->flags & REGION_FILE)) {
+		if (!gfp_of_copies)
+			gfp_of_copies = gfp;
+		conclude(t, tid, KIND_COPIED);
+	}
+	return 0;
+}
+
+/* Members of an address space's counters: include/linux/mm_types_task.h. */
+#define MM_FILEPAGES 0
+#define MM_ANONPAGES 1
+#define MM_SWAPENTS 2
+#define MM_SHMEMPAGES 3
+
+static __always_inline int on_rss(int member)
+{
+	__u32 tid;
+	struct thread *t = current_thread(&tid);
+
+	if (!t || !t->fault.open)
+		return 0;
+	if (member == MM_ANONPAGES)
+		t->fault.seen |= SEEN_ANON;
+	else if (member == MM_SWAPENTS)
+		t->fault.seen |= SEEN_SWAP;
+	else if (member == MM_FILEPAGES || member == MM_SHMEMPAGES)
+		t->fault.seen |= SEEN_FILE;
+	return 0;
+}
+
+static __always_inline int on_newtask(__u32 pid, __u64 clone_flags)
+{
+	__u32 tid;
+	struct thread *t = current_thread(&tid);
+
+	if (t && (follow_forks || (clone_flags & CLONE_THREAD)))
+		add_thread(t, pid, clone_flags);
+	return 0;
+}
+
+static __always_inline int on_exec(__u32 old_pid)
+{
+	__u32 tid = bpf_get_current_pid_tgid();
+	struct thread *t;
+
+	if (old_pid != tid) {
+		/* Not the first thread did the exec: it takes the first one's id. */
+		t = bpf_map_lookup_elem(&threads, &old_pid);
+		if (!t)
+			return 0;
+		settle(t, old_pid);
+		bpf_map_update_elem(&threads, &tid, t, BPF_ANY);
+		bpf_map_delete_elem(&threads, &old_pid);
+	}
+	t = bpf_map_lookup_elem(&threads, &tid);
+	if (t) {
+		settle(t, tid);
+		new_space(t, tid, t->space, CAUSE_EXEC);
+	}
+	return 0;
+}
+
+static __always_inline int on_exit(void)
+{
+	__u32 tid;
+	struct thread *t = current_thread(&tid);
+
+	if (t) {
+		settle(t, tid);
+		output_exit(t, tid);
+	}
+	return 0;
+}
+
+/* Some faults come after sched_process_exit: the thread's id is cleared in user
+ * memory (mm_release). So the thread is let go when its task is. */
+static __always_inline int on_free(__u32 tid)
+{
+	struct thread *t = bpf_map_lookup_elem(&threads, &tid);
+
+	if (t) {
+		settle(t, tid);
+		remove_thread(t, tid);
+	}
+	return 0;
+}
+
+/* tp_btf (Linux 5.5) and raw tracepoints (4.17) pass the same arguments. */
+#define RAW(name, body) \
+	SEC("tp_btf/" #name) int btf_##name(__u64 *ctx) { return body; } \
+	SEC("raw_tp/" #name) int raw_##name(__u64 *ctx) { return body; }
+
+static __always_inline __u64 fault_ip(__u64 regs)
+{
+	__u64 ip = 0;
+
+	bpf_core_read(&ip, sizeof(ip), &((struct pt_regs *)regs)->ip);
+	return ip;
+}
+
+static __always_inline __u32 pid_of(__u64 task)
+{
+	int pid = 0;
+
+	bpf_core_read(&pid, sizeof(pid), &((struct task_struct *)task)->pid);
+	return pid;
+}
+
+RAW(page_fault_user, on_fault(ctx, ctx[0], fault_ip(ctx[1]), ctx[2], 0))
+/* A fault in kernel mode has an instruction of the kernel; what one looks for is
+ * the system call, and the user registers have that. */
+RAW(page_fault_kernel, on_fault(ctx, ctx[0], 0, ctx[2], DETAIL_KERNEL))
+RAW(mm_page_alloc, on_alloc(ctx, ctx[1], ctx[2]))
+RAW(rss_stat, on_rss(ctx[1]))
+RAW(task_newtask, on_newtask(pid_of(ctx[0]), ctx[1]))
+RAW(sched_process_exec, on_exec(ctx[1]))
+RAW(sched_process_exit, on_exit())
+RAW(sched_process_free, on_free(pid_of(ctx[0])))
+
+/* Tracepoints (4.7): the fields as their format files lay them out. */
+struct tp_page_fault {
+	__u64 common;
+	__u64 address;
+	__u64 ip;
+	__u64 error_code;
+};
+
+struct tp_mm_page_alloc {
+	__u64 common;
+	__u64 pfn;
+	__u32 order;
+	__u32 pad;
+	__u64 gfp_flags;
+};
+
+struct tp_rss_stat {
+	__u64 common;
+	__u32 mm_id;
+	__u32 curr;
+	int member;
+};
+
+struct tp_newtask {
+	__u64 common;
+	__u32 pid;
+	char comm[16];
+	__u32 pad;
+	__u64 clone_flags;
+};
+
+struct tp_exec {
+	__u64 common;
+	__u32 filename;
+	__u32 pid;
+	__u32 old_pid;
+};
+
+SEC("tracepoint/exceptions/page_fault_user")
+int tp_page_fault_user(struct tp_page_fault *ctx)
+{
+	return on_fault(ctx, ctx->address, ctx->ip, ctx->error_code, 0);
+}
+
+SEC("tracepoint/exceptions/page_fault_kernel")
+int tp_page_fault_kernel(struct tp_page_fault *ctx)
+{
+	return on_fault(ctx, ctx->address, 0, ctx->error_code, DETAIL_KERNEL);
+}
+
+SEC("tracepoint/kmem/mm_page_alloc")
+int tp_mm_page_alloc(struct tp_mm_page_alloc *ctx)
+{
+	return on_alloc(ctx, ctx->order, ctx->gfp_flags);
+}
+
+SEC("tracepoint/kmem/rss_stat")
+int tp_rss_stat(struct tp_rss_stat *ctx)
+{
+	return on_rss(ctx->member);
+}
+
+SEC("tracepoint/task/task_newtask")
+int tp_task_newtask(struct tp_newtask *ctx)
+{
+	return on_newtask(ctx->pid, ctx->clone_flags);
+}
+
+SEC("tracepoint/sched/sched_process_exec")
+int tp_sched_process_exec(struct tp_exec *ctx)
+{
+	return on_exec(ctx->old_pid);
+}
+
+SEC("tracepoint/sched/sched_process_exit")
+int tp_sched_process_exit(void *ctx)
+{
+	return on_exit();
+}
+
+/* Its pid has moved: a fixed comm of 16 bytes came before it until 6.15. */
+const volatile __u8 free_has_fixed_comm = 0;
+
+struct tp_free {
+	__u64 common;
+	__u32 comm;
+	__u32 pid;
+	__u64 rest;
+	__u32 pid_after_comm;
+};
+
+SEC("tracepoint/sched/sched_process_free")
+int tp_sched_process_free(struct tp_free *ctx)
+{
+	return on_free(free_has_fixed_comm ? ctx->pid_after_comm : ctx->pid);
+}
+
+SEC("uprobe")
+int gc_probe(struct pt_regs *ctx)
+{
+	return on_gc_event(ctx, bpf_get_attach_cookie(ctx));
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Settings, maps, and the counters of what was seen and what was lost. */
+#ifndef COWAUDIT_MAPS_H
+#define COWAUDIT_MAPS_H
+
+/* Settings, fixed before the programs are loaded. */
+const volatile __u8 want_stacks = 0;	/* user stacks */
+const volatile __u8 want_records = 1;	/* each fault in the ring buffer; else counts only */
+const volatile __u8 follow_forks = 1;
+/* Address ranges of kernel functions, of /proc/kallsyms; 0: not known. */
+const volatile __u64 handle_mm_fault_start = 0, handle_mm_fault_end = 0;
+const volatile __u64 do_wp_page_start = 0, do_wp_page_end = 0;
+const volatile __u64 exc_page_fault_start = 0, exc_page_fault_end = 0;
+
+/* State. Spaces below FIRST_SPACE are numbered by the user. */
+#define FIRST_SPACE 65536
+__u32 last_space = FIRST_SPACE;
+__u32 last_region = 0;
+/* The flags with which do_wp_page asks for pages, learnt from the first copy. */
+__u64 gfp_of_copies = 0;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 32768);
+	__type(key, __u32);	/* thread id, in the first PID namespace */
+	__type(value, struct thread);
+} threads SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u32);	/* space */
+	__type(value, struct collector);
+} collectors SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__type(key, struct region_key);
+	__type(value, __u32);
+} regions SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
+	__uint(max_entries, 65536);
+	__type(key, struct count_key);
+	__type(value, struct count);
+} counts SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_STACK_TRACE);
+	__uint(max_entries, 32768);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, 127 * sizeof(__u64));
+} stacks SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 16 * 1024 * 1024);
+} records SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, KIND_COUNT);
+	__type(key, __u32);	/* enum kind */
+	__type(value, struct count);
+} totals SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, LOSS_COUNT);
+	__type(key, __u32);	/* enum loss */
+	__type(value, __u64);
+} losses SEC(".maps");
+
+static __always_inline void count_loss(__u32 loss)
+{
+	__u64 *n = bpf_map_lookup_elem(&losses, &loss);
+
+	if (n)
+		(*n)++;
+}
+
+static __always_inline void count_total(__u32 kind, __u64 pages)
+{
+	struct count *n = bpf_map_lookup_elem(&totals, &kind);
+
+	if (n) {
+		n->faults++;
+		n->pages += pages;
+	}
+}
+
+static __always_inline struct thread *current_thread(__u32 *tid)
+{
+	*tid = bpf_get_current_pid_tgid();
+	return bpf_map_lookup_elem(&threads, tid);
+}
+
+#endif

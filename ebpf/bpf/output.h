@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Results on their way to the user: records in the ring buffer, or counts. The
+ * ring buffer's reader is never woken: that would double the cost of a copy. It
+ * comes by itself. */
+#ifndef COWAUDIT_OUTPUT_H
+#define COWAUDIT_OUTPUT_H
+
+#define IN_FAULT 1
+#define IN_WP_PAGE 2
+#define IN_EXCEPTION 4
+#define STACK_DEPTH 32
+
+struct kernel_frames {
+	__u64 ip[STACK_DEPTH];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct kernel_frames);
+} frames SEC(".maps");
+
+/* kernel_stack says what the kernel is about: IN_... of the functions on its
+ * stack. 0 where the addresses of the functions are not known. */
+static __always_inline __u32 kernel_stack(void *ctx)
+{
+	__u32 zero = 0, where = 0;
+	struct kernel_frames *k = bpf_map_lookup_elem(&frames, &zero);
+	long n;
+	int i;
+
+	if (!k || !handle_mm_fault_start)
+		return 0;
+	n = bpf_get_stack(ctx, k, sizeof(*k), 0);
+	if (n < 0)
+		return 0;
+	for (i = 0; i < STACK_DEPTH; i++) {
+		__u64 ip = k->ip[i];
+
+		if ((long)(i * sizeof(__u64)) >= n)
+			break;
+		if (ip >= handle_mm_fault_start && ip < handle_mm_fault_end)
+			where |= IN_FAULT;
+		else if (ip >= do_wp_page_start && ip < do_wp_page_end)
+			where |= IN_WP_PAGE;
+		else if (ip >= exc_page_fault_start && ip < exc_page_fault_end)
+			where |= IN_EXCEPTION;
+	}
+	return where;
+}
+
+static __always_inline void output_record(struct thread *t, __u32 tid, struct fault *f, __u8 kind)
+{
+	struct fault_record *r = bpf_ringbuf_reserve(&records, sizeof(*r), 0);
+
+	if (!r) {
+		count_loss(LOSS_RECORDS);
+		return;
+	}
+	r->type = RECORD_FAULT;
+	r->kind = kind;
+	r->detail = f->detail;
+	r->order = f->order;
+	r->tid = tid;
+	r->space = t->space;
+	r->region = f->region;
+	r->addr = f->addr;
+	r->ip = f->ip;
+	r->time = f->time;
+	r->gc = f->gc;
+	r->stack = f->stack;
+	r->error = f->error;
+	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
+}
+
+static __always_inline void output_count(struct thread *t, struct fault *f, __u8 kind)
+{
+	struct count_key key = {};
+	struct count one = { .faults = 1, .pages = 1ULL << (f->order & 31) };
+	struct count *n;
+
+	key.space = t->space;
+	key.region = f->region;
+	key.ip = f->ip;
+	key.kind = kind;
+	key.detail = f->detail;
+	key.phase = f->gc.phase;
+	key.step = f->gc.step;
+	key.seq = f->gc.seq;
+	key.stack = f->stack;
+	n = bpf_map_lookup_elem(&counts, &key);
+	if (n) {
+		n->faults += one.faults;
+		n->pages += one.pages;
+	} else if (bpf_map_update_elem(&counts, &key, &one, BPF_ANY)) {
+		count_loss(LOSS_COUNTS);
+	}
+}
+
+static __always_inline void output_fault(struct thread *t, __u32 tid, struct fault *f, __u8 kind)
+{
+	count_total(kind, 1ULL << (f->order & 31));
+	if (want_records)
+		output_record(t, tid, f, kind);
+	else
+		output_count(t, f, kind);
+}
+
+static __always_inline void output_exit(struct thread *t, __u32 tid)
+{
+	struct exit_record *r = bpf_ringbuf_reserve(&records, sizeof(*r), 0);
+
+	if (!r) {
+		count_loss(LOSS_RECORDS);
+		return;
+	}
+	__builtin_memset(r, 0, sizeof(*r));
+	r->type = RECORD_EXIT;
+	r->tid = tid;
+	r->tgid = t->tgid;
+	r->space = t->space;
+	r->time = bpf_ktime_get_ns();
+	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
+}
+
+#endif

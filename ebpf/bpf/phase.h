@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What the process' garbage collector was doing at a fault. */
+#ifndef COWAUDIT_PHASE_H
+#define COWAUDIT_PHASE_H
+
+static __always_inline int read_word(__u64 addr, __u8 size, __u64 *word)
+{
+	*word = 0;
+	switch (size) {
+	case 1:
+		return bpf_probe_read_user(word, 1, (void *)addr);
+	case 2:
+		return bpf_probe_read_user(word, 2, (void *)addr);
+	case 4:
+		return bpf_probe_read_user(word, 4, (void *)addr);
+	case 8:
+		return bpf_probe_read_user(word, 8, (void *)addr);
+	}
+	return -1;
+}
+
+static __always_inline int holds(const struct bits *b, __u64 word)
+{
+	return b->mask && (word & b->mask) == b->want;
+}
+
+static __always_inline void phase_by_word(struct collector *c, struct gc_state *gc)
+{
+	__u64 word, count;
+
+	if (read_word(c->addr, c->size, &word)) {
+		count_loss(LOSS_PHASES);
+		return;
+	}
+	if (!holds(&c->during, word)) {
+		gc->phase = PHASE_NONE;
+		gc->step = STEP_NONE;
+	} else {
+		gc->phase = !c->minor.mask ? PHASE_GC : holds(&c->minor, word) ? PHASE_MINOR : PHASE_MAJOR;
+		gc->step = holds(&c->compacting, word) ? STEP_COMPACTING :
+			   holds(&c->marking, word) ? STEP_MARKING :
+			   holds(&c->sweeping, word) ? STEP_SWEEPING : STEP_UNKNOWN;
+	}
+	if (c->count && !read_word(c->count, c->count_size, &count))
+		gc->seq = count;
+}
+
+static __always_inline void output_gc(struct thread *t, __u32 tid, __u8 event)
+{
+	struct gc_record *r = bpf_ringbuf_reserve(&records, sizeof(*r), 0);
+
+	if (!r) {
+		count_loss(LOSS_RECORDS);
+		return;
+	}
+	__builtin_memset(r, 0, sizeof(*r));
+	r->type = RECORD_GC;
+	r->event = event;
+	r->tid = tid;
+	r->space = t->space;
+	r->gc = t->gc;
+	r->time = bpf_ktime_get_ns();
+	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
+}
+
+static __always_inline void find_phase(struct thread *t, struct fault *f)
+{
+	struct collector *c = bpf_map_lookup_elem(&collectors, &t->space);
+
+	__builtin_memset(&f->gc, 0, sizeof(f->gc));
+	if (!c)
+		return;
+	if (c->source == COLLECTOR_WORD) {
+		phase_by_word(c, &f->gc);
+	} else if (c->source == COLLECTOR_PROBES) {
+		f->gc = t->gc;
+		if (!f->gc.phase) {
+			f->gc.phase = PHASE_NONE;
+			f->gc.step = STEP_NONE;
+		}
+	}
+}
+
+/* argument reads the register that a probe's note names. */
+static __always_inline __u64 argument(struct pt_regs *ctx, __u64 cookie)
+{
+	__u32 slot = COOKIE_ARG(cookie) - 1;
+	__u64 value = 0;
+
+	if (slot >= 21)
+		return 0;
+	bpf_probe_read_kernel(&value, sizeof(value), (void *)ctx + slot * sizeof(__u64));
+	if (COOKIE_SIZE(cookie) == 4)
+		value = (__u32)value;
+	return value;
+}
+
+static __always_inline __u8 phase_by_argument(struct pt_regs *ctx, __u64 cookie)
+{
+	__u64 value;
+
+	if (!COOKIE_ARG(cookie))
+		return PHASE_GC;
+	value = argument(ctx, cookie);
+	switch (COOKIE_RULE(cookie)) {
+	case RULE_AT_LEAST:
+		return value >= COOKIE_OPERAND(cookie) ? PHASE_MAJOR : PHASE_MINOR;
+	case RULE_HAS_BITS:
+		return value & COOKIE_OPERAND(cookie) ? PHASE_MAJOR : PHASE_MINOR;
+	}
+	return PHASE_GC;
+}
+
+/* on_gc_event keeps the state of the thread that runs the collector: faults of
+ * other threads meanwhile are not the collector's. */
+static __always_inline int on_gc_event(struct pt_regs *ctx, __u64 cookie)
+{
+	__u32 tid;
+	struct thread *t = current_thread(&tid);
+	struct gc_state *gc;
+	__u8 inside;
+
+	if (!t)
+		return 0;
+	gc = &t->gc;
+	inside = gc->phase > PHASE_NONE;
+	switch (COOKIE_EVENT(cookie)) {
+	case GC_BEGIN:
+		gc->phase = phase_by_argument(ctx, cookie);
+		gc->step = STEP_UNKNOWN;
+		gc->seq++;
+		t->gc_whole = 1;
+		break;
+	case MARK_BEGIN:
+		if (!inside) {
+			gc->phase = phase_by_argument(ctx, cookie);
+			gc->seq++;
+		}
+		gc->step = STEP_MARKING;
+		break;
+	case SWEEP_BEGIN:
+		if (!inside)
+			gc->phase = PHASE_GC;
+		gc->step = STEP_SWEEPING;
+		break;
+	case MARK_END:
+	case SWEEP_END:
+		/* Where the beginning and the end of the whole are not told, a step's end is one. */
+		gc->step = STEP_UNKNOWN;
+		if (!t->gc_whole)
+			gc->phase = PHASE_NONE;
+		break;
+	case GC_END:
+		gc->phase = PHASE_NONE;
+		gc->step = STEP_NONE;
+		break;
+	}
+	output_gc(t, tid, COOKIE_EVENT(cookie));
+	return 0;
+}
+
+#endif
