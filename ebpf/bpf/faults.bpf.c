@@ -27,6 +27,22 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
+/* Types that no map has, for bpf2go to find. */
+#define EXPORT(type, name) const type *export_##name __attribute__((unused))
+EXPORT(enum kind, kind);
+EXPORT(enum detail, detail);
+EXPORT(enum phase, phase);
+EXPORT(enum step, step);
+EXPORT(enum record_type, record_type);
+EXPORT(enum cause, cause);
+EXPORT(enum loss, loss);
+EXPORT(enum gc_event, gc_event);
+EXPORT(struct fault_record, fault_record);
+EXPORT(struct space_record, space_record);
+EXPORT(struct region_record, region_record);
+EXPORT(struct exit_record, exit_record);
+EXPORT(struct gc_record, gc_record);
+
 /* Bits of the exception's error code: arch/x86/include/asm/trap_pf.h. */
 #define ERROR_PROT 0x1
 #define ERROR_WRITE 0x2
@@ -429,11 +445,29 @@ struct tp_free {
 SEC("tracepoint/sched/sched_process_free")
 int tp_sched_process_free(struct tp_free *ctx)
 {
-	return on_free(free_has_fixed_comm ? ctx->pid_after_comm : ctx->pid);
+	/* Two loads, or the compiler makes it one at an offset that the verifier does not know. */
+	if (free_has_fixed_comm)
+		return on_free(*(volatile __u32 *)&ctx->pid_after_comm);
+	return on_free(*(volatile __u32 *)&ctx->pid);
 }
 
 SEC("uprobe")
 int gc_probe(struct pt_regs *ctx)
 {
 	return on_gc_event(ctx, bpf_get_attach_cookie(ctx));
+}
+
+static long settle_thread(void *map, __u32 *tid, struct thread *t, void *unused)
+{
+	settle(t, *tid);
+	return 0;
+}
+
+/* Run by the user when all the others have been detached: decides the faults that
+ * were the last of their threads. bpf_for_each_map_elem: 5.13. */
+SEC("syscall")
+int settle_all(void *ctx)
+{
+	bpf_for_each_map_elem(&threads, settle_thread, 0, 0);
+	return 0;
 }

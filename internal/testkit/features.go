@@ -17,6 +17,7 @@ import (
 func probes() map[string]func() error {
 	m := map[string]func() error{
 		"root":       root,
+		"trace":      tracing,
 		"pagemap":    framesVisible,
 		"kpageflags": func() error { return readable("/proc/kpageflags") },
 		"kpagecount": func() error { return readable("/proc/kpagecount") },
@@ -77,6 +78,19 @@ func program(name string) (string, error) {
 		return "", errors.New("no such program")
 	}
 	return path, nil
+}
+
+// tracing: the kernel's type information and tracefs, which one of the tracer's ways to attach needs.
+func tracing() error {
+	if err := root(); err != nil {
+		return err
+	}
+	for _, path := range []string{"/sys/kernel/btf/vmlinux", "/sys/kernel/tracing/events/exceptions/page_fault_user"} {
+		if _, err := os.Stat(path); err != nil {
+			return fmt.Errorf("%w (mount -t tracefs tracefs /sys/kernel/tracing)", err)
+		}
+	}
+	return nil
 }
 
 func root() error {

@@ -20,11 +20,14 @@
  *   threads R N P       N threads, each with P touched pages on its stack, called R0, R1, ...
  *   grow P              P touched pages on the main stack, called stack
  *   fork W              a child called W                                   exec          becomes another program
+ *   input R A B         read(2) into one word of each page       direct R A B  read(2) with O_DIRECT into the pages
+ *   trap R A B          writes that are refused, with SIGSEGV handled    spread R A B T   writes by T threads, each its part
  *   exit                ends, and is reaped                                die           ends, and stays a zombie
  *   stage NAME
  */
 #include "family.h"
 #include <pthread.h>
+#include <setjmp.h>
 
 #ifndef MADV_PAGEOUT
 #define MADV_PAGEOUT 21
@@ -123,6 +126,73 @@ static void swap_out(struct region *r, size_t a, size_t b) {
 	errno = EBUSY;
 	if (in)
 		fail("pages stay resident", r->name);
+}
+
+/* The kernel writes here: the fault is taken inside of the system call. */
+static void input(struct region *r, size_t a, size_t b) {
+	int fd = open("/dev/zero", O_RDONLY);
+	if (fd < 0)
+		fail("open", "/dev/zero");
+	for (size_t i = a; i < b; i++)
+		if (read(fd, r->at + i * page, 8) != 8)
+			fail("read", "/dev/zero");
+	close(fd);
+}
+
+/* The kernel writes here through pages that it has pinned: no fault at all. */
+static void direct(struct region *r, size_t a, size_t b) {
+	char path[256];
+	const char *dir = getenv("TMPDIR");
+	snprintf(path, sizeof path, "%s/pages.XXXXXX", dir ? dir : "/tmp");
+	int fd = mkstemp(path);
+	if (fd < 0)
+		fail("file", path);
+	int in = open(path, O_RDONLY | O_DIRECT);
+	unlink(path);
+	if (in < 0)
+		skip("no O_DIRECT");
+	if (pwrite(fd, r->at + a * page, (b - a) * page, 0) != (ssize_t)((b - a) * page) || fsync(fd))
+		fail("write", path);
+	if (pread(in, r->at + a * page, (b - a) * page, 0) != (ssize_t)((b - a) * page))
+		fail("direct read", path);
+	close(fd);
+	close(in);
+}
+
+static sigjmp_buf refused;
+static void on_refused(int sig) { (void)sig, siglongjmp(refused, 1); }
+static void trap(struct region *r, size_t a, size_t b) {
+	struct sigaction act = {.sa_handler = on_refused}, before;
+	if (sigaction(SIGSEGV, &act, &before))
+		fail("sigaction", r->name);
+	for (volatile size_t i = a; i < b; i++)
+		if (!sigsetjmp(refused, 1)) {
+			*(volatile char *)(r->at + i * page) = 1;
+			errno = EINVAL;
+			fail("not refused", r->name);
+		}
+	sigaction(SIGSEGV, &before, 0);
+}
+
+struct spread_job {
+	struct region *r;
+	size_t a, b;
+};
+static void *spread_thread(void *arg) {
+	struct spread_job *j = arg;
+	write_pages(j->r, j->a, j->b, 77);
+	return 0;
+}
+static void spread(struct region *r, size_t a, size_t b, size_t threads) {
+	pthread_t t[threads];
+	struct spread_job jobs[threads];
+	for (size_t i = 0; i < threads; i++) {
+		jobs[i] = (struct spread_job){r, a + (b - a) * i / threads, a + (b - a) * (i + 1) / threads};
+		if (pthread_create(&t[i], 0, spread_thread, &jobs[i]))
+			fail("thread", r->name);
+	}
+	for (size_t i = 0; i < threads; i++)
+		pthread_join(t[i], 0);
 }
 
 struct thread_job {
@@ -224,6 +294,14 @@ static void execute(char **w, int n) {
 		struct region *r = find(w[1]);
 		for (size_t i = NUM(2); i < NUM(3); i++)
 			sink = *(volatile unsigned char *)(r->at + i * page);
+	} else if (IS("input", 3)) {
+		input(find(w[1]), NUM(2), NUM(3));
+	} else if (IS("direct", 3)) {
+		direct(find(w[1]), NUM(2), NUM(3));
+	} else if (IS("trap", 3)) {
+		trap(find(w[1]), NUM(2), NUM(3));
+	} else if (IS("spread", 4)) {
+		spread(find(w[1]), NUM(2), NUM(3), NUM(4));
 	} else if (IS("drop", 3)) {
 		struct region *r = find(w[1]);
 		if (madvise(r->at + NUM(2) * page, (NUM(3) - NUM(2)) * page, MADV_DONTNEED))

@@ -1,0 +1,313 @@
+package ebpf
+
+import (
+	"cmp"
+	"os"
+	"slices"
+	"time"
+	"unsafe"
+
+	"cowaudit/pagemap"
+)
+
+// gatherer turns the kernel's records into a Trace. It is not safe for concurrent use: the Tracer's lock guards it.
+type gatherer struct {
+	t       *Tracer
+	buf     []byte
+	spaces  map[SpaceID]*space
+	regions map[RegionID]*region
+	counts  map[countKey]*Tally
+	faults  []rawFault
+	names   *names
+	// visited spaces of this reading: something about them is new
+	fresh map[SpaceID]bool
+}
+
+// space is an address space while it is traced.
+type space struct {
+	Space
+	read    bool // its mappings have been read, or can be no more
+	retried int  // readings on behalf of an instruction that no mapping covered
+}
+
+// region is a mapping as the kernel's side told of it.
+type region struct {
+	Region
+	file bool
+}
+
+// countKey tells faults apart that are counted together.
+type countKey struct {
+	Space  SpaceID
+	Region RegionID
+	IP     uint64
+	GC     GC
+	Stack  int32
+	Kind   Kind
+	Detail Detail
+}
+
+// rawFault is a fault whose instruction has no name yet.
+type rawFault struct {
+	time   time.Duration
+	addr   uint64
+	ip     uint64
+	space  SpaceID
+	region RegionID
+	thread pagemap.PID
+	gc     GC
+	stack  int32
+	kind   Kind
+	detail Detail
+	order  uint8
+	code   uint8
+}
+
+func newGatherer(t *Tracer) *gatherer {
+	return &gatherer{
+		t: t, spaces: map[SpaceID]*space{}, regions: map[RegionID]*region{}, counts: map[countKey]*Tally{},
+		names: newNames(&t.o), fresh: map[SpaceID]bool{},
+	}
+}
+
+// as views a record of the ring buffer, whose entries are aligned to 8 bytes, as its C type.
+func as[T any](b []byte) (*T, bool) {
+	var zero T
+	if len(b) < int(unsafe.Sizeof(zero)) {
+		return nil, false
+	}
+	return (*T)(unsafe.Pointer(&b[0])), true
+}
+
+// since gives a time of the kernel's monotonic clock on the trace's.
+func (g *gatherer) since(mono uint64) time.Duration { return time.Duration(mono - g.t.mono) }
+
+// record takes in one record.
+func (g *gatherer) record(b []byte) {
+	if len(b) == 0 {
+		return
+	}
+	switch faultsRecordType(b[0]) {
+	case faultsRecordTypeRECORD_FAULT:
+		if r, ok := as[faultsFaultRecord](b); ok {
+			g.fault(r)
+		}
+	case faultsRecordTypeRECORD_SPACE:
+		if r, ok := as[faultsSpaceRecord](b); ok {
+			g.spaceRecord(r)
+		}
+	case faultsRecordTypeRECORD_REGION:
+		if r, ok := as[faultsRegionRecord](b); ok {
+			g.regionRecord(r)
+		}
+	case faultsRecordTypeRECORD_EXIT:
+		if r, ok := as[faultsExitRecord](b); ok {
+			g.exit(r)
+		}
+	}
+}
+
+func (g *gatherer) fault(r *faultsFaultRecord) {
+	f := rawFault{
+		time: g.since(r.Time), addr: r.Addr, ip: r.Ip, space: SpaceID(r.Space), region: RegionID(r.Region), thread: pagemap.PID(r.Tid),
+		gc: GC{Phase(r.Gc.Phase), Step(r.Gc.Step), r.Gc.Seq}, stack: r.Stack, kind: Kind(r.Kind), detail: Detail(r.Detail),
+		order: r.Order, code: uint8(r.Error),
+	}
+	g.faults = append(g.faults, f)
+	k := countKey{f.space, f.region, f.ip, f.gc, f.stack, f.kind, f.detail}
+	n := g.counts[k]
+	if n == nil {
+		n = new(Tally)
+		g.counts[k] = n
+		g.fresh[f.space] = true
+	}
+	n.Faults++
+	n.Pages += 1 << f.order
+}
+
+func (g *gatherer) spaceRecord(r *faultsSpaceRecord) {
+	s := Space{
+		ID: SpaceID(r.Space), Parent: SpaceID(r.Parent), Cause: Cause(r.Cause), Process: pagemap.Identity{PID: pagemap.PID(r.Tid)},
+		Began: g.since(r.Time),
+	}
+	if p := g.spaces[s.Parent]; p != nil && s.Cause == CauseExec {
+		p.Ended = s.Began
+	}
+	g.newSpace(s)
+}
+
+func (g *gatherer) newSpace(s Space) {
+	g.spaces[s.ID] = &space{Space: s}
+	g.fresh[s.ID] = true
+}
+
+func (g *gatherer) exit(r *faultsExitRecord) {
+	// The first thread may end long before the others; the space's end is that of the last of them.
+	if s := g.spaces[SpaceID(r.Space)]; s != nil && s.Process.PID == pagemap.PID(r.Tgid) {
+		s.Ended = g.since(r.Time)
+	}
+}
+
+// Bits of a region's flags: include/linux/mm.h, and bpf/faults.h for the last.
+const (
+	vmRead     = 1 << 0
+	vmWrite    = 1 << 1
+	vmExec     = 1 << 2
+	vmShared   = 1 << 3
+	regionFile = 1 << 63
+)
+
+func (g *gatherer) regionRecord(r *faultsRegionRecord) {
+	perms := []byte("---p")
+	for i, c := range []byte("rwx") {
+		if r.Flags&(1<<i) != 0 {
+			perms[i] = c
+		}
+	}
+	if r.Flags&vmShared != 0 {
+		perms[3] = 's'
+	}
+	m := pagemap.Mapping{Start: pagemap.Addr(r.Start), End: pagemap.Addr(r.End), Perms: string(perms)}
+	n := &region{Region: Region{ID: RegionID(r.Region), Space: SpaceID(r.Space), Mapping: m}}
+	if n.file = r.Flags&regionFile != 0; n.file {
+		n.Mapping.Offset = r.Pgoff * uint64(os.Getpagesize())
+	}
+	g.regions[n.ID] = n
+	if s := g.spaces[SpaceID(r.Space)]; s != nil {
+		s.read = false
+		g.fresh[s.ID] = true
+	}
+}
+
+// visit looks at the processes about which the last records said something new, while they are still there: their
+// command, their mappings, the files of their code.
+func (g *gatherer) visit() {
+	for id := range g.fresh {
+		if s := g.spaces[id]; s != nil {
+			g.look(s)
+		}
+	}
+	clear(g.fresh)
+}
+
+// identify reads who a process is.
+func (g *gatherer) identify(id SpaceID) {
+	s := g.spaces[id]
+	if s == nil {
+		return
+	}
+	if st, err := g.t.o.FS.Stat(s.Process.PID); err == nil {
+		s.Process.Start = st.Start
+		s.Command = st.Comm
+	}
+	if c, err := g.t.o.FS.Cmdline(s.Process.PID); err == nil && c != "" {
+		s.Command = c
+	}
+}
+
+// look reads a space's mappings when they may have changed; where the process is gone, a forked one has its parent's.
+func (g *gatherer) look(s *space) {
+	if s.read {
+		return
+	}
+	s.read = true
+	maps, err := g.t.o.FS.Maps(s.Process.PID)
+	st, serr := g.t.o.FS.Stat(s.Process.PID)
+	// The same process still, and not one exec further: a later space of this PID means that.
+	same := serr == nil && (s.Process.Start == 0 || s.Process.Start == st.Start) && !g.superseded(s)
+	if err != nil || !same || len(maps) == 0 {
+		if s.Mappings == nil {
+			g.inherit(s)
+		}
+		return
+	}
+	g.identify(s.ID)
+	s.Mappings = maps
+	g.names.space(s.ID, s.Process.PID)
+	g.nameRegions(s)
+}
+
+// superseded reports that the process has called exec since.
+func (g *gatherer) superseded(s *space) bool {
+	for _, o := range g.spaces {
+		if o.Cause == CauseExec && o.Process.PID == s.Process.PID && o.Parent == s.ID {
+			return true
+		}
+	}
+	return false
+}
+
+func (g *gatherer) inherit(s *space) {
+	p := g.spaces[s.Parent]
+	if s.Cause != CauseFork || p == nil || p.Mappings == nil {
+		return
+	}
+	s.Mappings = p.Mappings
+	if s.Command == "" {
+		s.Command = p.Command
+	}
+	g.names.inherit(s.ID, p.ID)
+	g.nameRegions(s)
+}
+
+// nameRegions gives a space's regions the path of the mapping that /proc shows there now, if it is the same one.
+func (g *gatherer) nameRegions(s *space) {
+	for _, r := range g.regions {
+		if r.Space == s.ID && !r.Named {
+			nameRegion(r, s.Mappings)
+		}
+	}
+}
+
+// nameRegion takes over what /proc says of the mapping at the region's end, if it is the same one: mappings grow and shrink
+// (brk, stacks), so the extents need not be equal; what they are of must be.
+func nameRegion(r *region, maps []pagemap.Mapping) {
+	for i := range maps {
+		m := &maps[i]
+		if m.End <= r.Mapping.Start {
+			continue
+		}
+		if m.Start >= r.Mapping.End {
+			return
+		}
+		if m.Private() != r.Mapping.Private() || (m.Inode != 0) != r.file {
+			continue
+		}
+		if r.file && m.Offset-uint64(m.Start) != r.Mapping.Offset-uint64(r.Mapping.Start) && m.Path != "/dev/zero" {
+			continue
+		}
+		r.Mapping.Path, r.Mapping.Shape, r.Named = m.Path, m.Shape, true
+		r.Mapping.Major, r.Mapping.Minor, r.Mapping.Inode = m.Major, m.Minor, m.Inode
+		r.Mapping.Fork, r.Mapping.HugePage = m.Fork, m.HugePage
+		return
+	}
+}
+
+// finish gives the trace.
+func (g *gatherer) finish(end time.Duration, missed int64) (*Trace, error) {
+	k := g.t.kernel.coll
+	tr := &Trace{
+		Began: g.t.began, Duration: end, PageSize: pagemap.Bytes(os.Getpagesize()), Variant: g.t.kernel.variant, Quiet: g.t.quiet,
+		Warnings: g.t.warnings,
+	}
+	tr.Host, tr.Kernel = host(g.t.o.FS)
+	if err := g.kernelCounts(k.Maps["counts"]); err != nil {
+		return nil, err
+	}
+	if err := totals(k.Maps["totals"], tr); err != nil {
+		return nil, err
+	}
+	if err := losses(k.Maps["losses"], &tr.Lost); err != nil {
+		return nil, err
+	}
+	tr.Lost.Missed = missed
+	for _, s := range g.spaces {
+		tr.Spaces = append(tr.Spaces, s.Space)
+	}
+	slices.SortFunc(tr.Spaces, func(a, b Space) int { return cmp.Compare(a.ID, b.ID) })
+	for _, r := range g.regions {
+		tr.Regions = append(tr.Regions, r.Region)
+	}
+	slices.SortFunc(tr.Regions, func(a, b Region) int { return cmp.Compare(a.ID, b.ID) })
+	return tr, g.resolve(tr)
+}

@@ -1,0 +1,252 @@
+package ebpf
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	cebpf "github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/ringbuf"
+	"golang.org/x/sys/unix"
+
+	"cowaudit/pagemap"
+)
+
+// Tracer gathers the page faults of some processes and their children until it is stopped. What it attaches is held by
+// descriptors of this process alone: when cowaudit ends, however it ends, the kernel takes everything away.
+//
+// Its methods may be called from several goroutines.
+type Tracer struct {
+	o      Options
+	kernel *loaded
+	reader *ringbuf.Reader
+	began  time.Time
+	mono   uint64 // the same moment on CLOCK_MONOTONIC, ns
+
+	stop chan struct{}
+	done chan struct{}
+
+	mu        sync.Mutex
+	g         *gatherer
+	nextSpace SpaceID
+	quiet     bool
+	warnings  []pagemap.Warning
+	failed    error // of the reading goroutine
+	closed    bool
+}
+
+// Start loads the programs and attaches them; no process is traced yet. The error names the capability, mount or kernel
+// option that is missing and wraps pagemap.ErrNotSupported where the kernel has no such thing.
+func Start(o Options) (*Tracer, error) {
+	if o.Interval == 0 {
+		o.Interval = 20 * time.Millisecond
+	}
+	if err := hostPIDs(o.FS); err != nil {
+		return nil, err
+	}
+	t := &Tracer{o: o, stop: make(chan struct{}), done: make(chan struct{})}
+	symbols, err := readKernelSymbols(o.FS)
+	if t.quiet = err == nil; !t.quiet {
+		t.warnings = append(t.warnings, pagemap.Warning{
+			Code:   "kernel_symbols_hidden",
+			Text:   "copies made inside of system calls cannot be told from other allocations: " + err.Error(),
+			Remedy: "run as root with kernel.kptr_restrict at most 1",
+		})
+	}
+	if t.kernel, err = load(&o, symbols); err != nil {
+		return nil, fmt.Errorf("load the fault tracer: %w", err)
+	}
+	if t.reader, err = ringbuf.NewReader(t.kernel.coll.Maps["records"]); err != nil {
+		return nil, errors.Join(fmt.Errorf("read the ring buffer: %w", err), t.kernel.close())
+	}
+	t.began, t.mono = time.Now(), monotonic()
+	t.g = newGatherer(t)
+	go t.run()
+	return t, nil
+}
+
+// hostPIDs refuses a PID namespace in which the kernel's thread ids mean other processes. The first one has a fixed
+// inode number (include/uapi/linux/nsfs.h, PROC_PID_INIT_INO; a convention since 3.8).
+func hostPIDs(fs pagemap.FS) error {
+	name, err := os.Readlink(fs.Path("self", "ns", "pid"))
+	if err != nil {
+		return fmt.Errorf("which PID namespace this is: %w", err)
+	}
+	if name != "pid:[4026531836]" {
+		return fmt.Errorf("%w: the fault tracer sees the host's process ids, and this process is in another PID namespace (%s): run it on the host, or with --pid=host", pagemap.ErrNotSupported, name)
+	}
+	return nil
+}
+
+func monotonic() uint64 {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		panic("CLOCK_MONOTONIC: " + err.Error())
+	}
+	return uint64(ts.Nano())
+}
+
+// Variant says how the programs are attached.
+func (t *Tracer) Variant() string { return t.kernel.variant }
+
+// Now is the time since the trace began, on the clock of its faults.
+func (t *Tracer) Now() time.Duration { return time.Duration(monotonic() - t.mono) }
+
+// run reads the kernel's buffers until the tracer is stopped.
+func (t *Tracer) run() {
+	defer close(t.done)
+	tick := time.NewTicker(t.o.Interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-t.stop:
+			return
+		case <-tick.C:
+			if err := t.Flush(); err != nil {
+				t.mu.Lock()
+				t.failed = err
+				t.mu.Unlock()
+				return
+			}
+		}
+	}
+}
+
+// Flush takes in what the kernel has put out until now. A thread's last fault may still be undecided: it is settled by its
+// next one, by its end, or by Stop.
+func (t *Tracer) Flush() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return os.ErrClosed
+	}
+	return t.flush()
+}
+
+func (t *Tracer) flush() error {
+	if err := t.reader.Flush(); err != nil {
+		return fmt.Errorf("read the ring buffer: %w", err)
+	}
+	var rec ringbuf.Record
+	rec.RawSample = t.g.buf
+	for {
+		err := t.reader.ReadInto(&rec)
+		if errors.Is(err, ringbuf.ErrFlushed) {
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("read the ring buffer: %w", err)
+		}
+		t.g.record(rec.RawSample)
+	}
+	t.g.buf = rec.RawSample
+	t.g.visit()
+	return nil
+}
+
+// Add traces processes from now on: all their threads and, unless Options.NoFollow, all their children to come. It is no
+// error that one is traced already. A process that has ended is pagemap.ErrGone; the others are added all the same.
+func (t *Tracer) Add(pids ...pagemap.PID) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return os.ErrClosed
+	}
+	var errs []error
+	for _, pid := range pids {
+		if err := t.add(pid); err != nil {
+			errs = append(errs, fmt.Errorf("trace process %d: %w", pid, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// add enters every thread of a process. A thread that is started meanwhile by one that is entered already is entered by
+// the kernel's side; one that was started before that is in the next listing.
+func (t *Tracer) add(pid pagemap.PID) error {
+	threads := t.kernel.coll.Maps["threads"]
+	var space faultsThread
+	if err := threads.Lookup(uint32(pid), &space); err == nil {
+		return nil
+	}
+	tids, err := t.o.FS.Threads(pid)
+	if err != nil {
+		return err
+	}
+	if err := t.sharedSpace(pid, &space); err != nil {
+		return err
+	}
+	if space.Space == 0 {
+		t.nextSpace++
+		space = faultsThread{Space: uint32(t.nextSpace)}
+		t.g.newSpace(Space{ID: t.nextSpace, Cause: CauseStart, Process: pagemap.Identity{PID: pid}, Began: t.Now()})
+	}
+	entered := map[pagemap.PID]bool{}
+	for more := true; more; {
+		more = false
+		for _, tid := range tids {
+			if entered[tid] {
+				continue
+			}
+			entered[tid], more = true, true
+			v := faultsThread{Space: space.Space, Tgid: uint32(pid)}
+			err := threads.Update(uint32(tid), &v, cebpf.UpdateNoExist)
+			if err != nil && !errors.Is(err, cebpf.ErrKeyExist) {
+				return fmt.Errorf("enter thread %d: %w", tid, err)
+			}
+		}
+		if tids, err = t.o.FS.Threads(pid); err != nil {
+			return err
+		}
+	}
+	t.g.identify(SpaceID(space.Space))
+	return nil
+}
+
+// sharedSpace finds the space of a traced process whose address space this one uses too (CLONE_VM without CLONE_THREAD).
+func (t *Tracer) sharedSpace(pid pagemap.PID, out *faultsThread) error {
+	for _, s := range t.g.spaces {
+		if s.Ended != 0 || s.Process.PID == pid {
+			continue
+		}
+		if same, err := t.o.FS.SharesMM(pid, s.Process.PID); err == nil && same {
+			out.Space = uint32(s.ID)
+			return nil
+		}
+	}
+	return nil
+}
+
+// Close takes everything out of the kernel. Stop does it too.
+func (t *Tracer) Close() error {
+	_, err := t.Stop()
+	return err
+}
+
+// Stop detaches the programs and gives what was seen, with names. A second call gives nil and no error.
+func (t *Tracer) Stop() (*Trace, error) {
+	t.mu.Lock()
+	if t.closed {
+		t.mu.Unlock()
+		return nil, nil
+	}
+	t.mu.Unlock()
+	close(t.stop)
+	<-t.done
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.closed = true
+	end := t.Now()
+	errs := []error{t.failed}
+	// The programs go first, so that nothing changes any more; the maps stay for the last reading.
+	missed, err := t.kernel.detach()
+	errs = append(errs, err, t.flush())
+	trace, err := t.g.finish(end, missed)
+	errs = append(errs, err, t.reader.Close(), t.kernel.close(), t.g.names.close())
+	if err := errors.Join(errs...); err != nil {
+		return trace, err
+	}
+	return trace, nil
+}
