@@ -97,6 +97,8 @@ func (k RegionKind) Label() string {
 		return "shared memory"
 	case RegionOther:
 		return "other mappings"
+	case RegionUnknown:
+		return "an unknown mapping"
 	}
 	return string(k)
 }

@@ -12,6 +12,7 @@ const (
 	KindForktest = "forktest"
 	KindFamilies = "families"
 	KindDoctor   = "doctor"
+	KindTrace    = "trace"
 )
 
 // Basis says how copied pages are known.
@@ -166,6 +167,7 @@ const (
 	RegionFile        RegionKind = "file"
 	RegionSharedMem   RegionKind = "shared_memory"
 	RegionOther       RegionKind = "other"
+	RegionUnknown     RegionKind = "unknown" // of a trace only: the mapping was gone before it could be looked up
 )
 
 // Totals are the family's, each frame counted once where several members share it at the same address.
