@@ -20,10 +20,10 @@ raced = ./audit/... ./report/... ./pagemap/... ./forktest/... ./cmd/... ./intern
 staticcheck = $(GO) tool -modfile=internal/tools/go.mod staticcheck
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check fmt vet lint repocheck race generate bench fuzz soak rubies clean
+.PHONY: help build demo test check fmt vet lint repocheck race generate bench fuzz soak rubies rubies-pair clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 build: ## build bin/cowaudit, a static binary
 	$(GO) build -trimpath -buildvcs=false -ldflags '-s -w -X main.release=$(VERSION)' -o bin/cowaudit ./cmd/cowaudit
@@ -71,6 +71,9 @@ soak: ## audit in a loop for SOAK (60s) under a storm of forks, exits and mappin
 
 rubies: ## Debian's Rubies 3.3 and 3.4 as trees in .rubies, for tests (root, debootstrap)
 	scripts/rubies.sh
+
+rubies-pair: ## libruby 3.3 built twice with symbols, without and with a fix, in .rubies (root; two minutes)
+	scripts/rubies-pair.sh
 
 clean: ## remove bin; .rubies stays
 	rm -rf bin
