@@ -22,6 +22,7 @@ func probes() map[string]func() error {
 		"kpageflags": func() error { return readable("/proc/kpageflags") },
 		"kpagecount": func() error { return readable("/proc/kpagecount") },
 		"rubies":     func() error { _, err := rubies(); return err },
+		"ruby-pair":  func() error { _, err := rubyPair(); return err },
 		"cases":      func() error { _, err := cases(); return err },
 		"hugetlb":    func() error { return writable("/proc/sys/vm/nr_hugepages") },
 		"ksm":        func() error { return writable("/sys/kernel/mm/ksm/run") },

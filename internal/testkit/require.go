@@ -1,6 +1,7 @@
 package testkit
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -12,8 +13,13 @@ import (
 // RequireEnv is the variable that makes every missing feature a failure: a test run that is to be complete sets it.
 const RequireEnv = "COWAUDIT_REQUIRE"
 
+// errOnDemand is why a feature is not here that a complete test run does without: one that was not made, since it takes
+// long, and which is made by a command of its own.
+var errOnDemand = errors.New("made on demand only")
+
 // Require skips the test when this machine lacks one of the features, and fails it when COWAUDIT_REQUIRE is set. It is the
-// only skip in the project: whatever a test needs is in the table of features.
+// only skip in the project: whatever a test needs is in the table of features. What is made on demand only, and was not
+// made, is skipped in either case.
 func Require(t testing.TB, features ...string) {
 	t.Helper()
 	for _, name := range features {
@@ -21,8 +27,12 @@ func Require(t testing.TB, features ...string) {
 		if !ok {
 			t.Fatalf("testkit: no feature %q; there are %s", name, strings.Join(names(), ", "))
 		}
-		if why := f.probe(); why != "" {
-			Missing(t, fmt.Sprintf("%s: %s", name, why))
+		err := f.probe()
+		if errors.Is(err, errOnDemand) {
+			t.Skip(fmt.Sprintf("not here: %s: %v", name, err))
+		}
+		if err != nil {
+			Missing(t, fmt.Sprintf("%s: %v", name, err))
 		}
 	}
 }
@@ -39,19 +49,14 @@ func Missing(t testing.TB, what string) {
 
 // feature is something that a test may need.
 type feature struct {
-	probe func() string // why it is not here; "" when it is
+	probe func() error // why it is not here
 }
 
 // table is made once: each probe runs at most once in a test run.
 var table = sync.OnceValue(func() map[string]feature {
 	m := map[string]feature{}
 	for name, probe := range probes() {
-		m[name] = feature{sync.OnceValue(func() string {
-			if err := probe(); err != nil {
-				return err.Error()
-			}
-			return ""
-		})}
+		m[name] = feature{sync.OnceValue(probe)}
 	}
 	return m
 })

@@ -1,6 +1,7 @@
 package testkit
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -53,16 +54,31 @@ func TestRequire(t *testing.T) {
 	if f := try(missing); f.skipped != "" || !strings.Contains(f.failed, "a thing") {
 		t.Errorf("with %s: skipped %q, failed %q", RequireEnv, f.skipped, f.failed)
 	}
+	const name = "a feature of this test"
+	for _, c := range []struct {
+		why             error
+		skipped, failed string
+	}{
+		{nil, "", ""},
+		{errors.New("no such thing"), "", "needed here (" + RequireEnv + " is set): " + name + ": no such thing"},
+		{fmt.Errorf("%w: make it", errOnDemand), "not here: " + name + ": made on demand only: make it", ""},
+	} {
+		table()[name] = feature{func() error { return c.why }}
+		if f := try(func(t testing.TB) { Require(t, name) }); f.skipped != c.skipped || f.failed != c.failed {
+			t.Errorf("a complete run, the feature: %v: skipped %q, failed %q", c.why, f.skipped, f.failed)
+		}
+	}
+	delete(table(), name)
 }
 
 // Every feature gives an answer, and those that can be told by other means the right one.
 func TestProbes(t *testing.T) {
 	for _, name := range names() {
 		if name != "rubies" { // slow, and the subject of other tests
-			t.Logf("%s: %s", name, table()[name].probe())
+			t.Logf("%s: %v", name, table()[name].probe())
 		}
 	}
-	if got, want := table()["root"].probe() == "", os.Getuid() == 0; got != want {
+	if got, want := table()["root"].probe() == nil, os.Getuid() == 0; got != want {
 		t.Errorf("root: %v, want %v", got, want)
 	}
 	_, err := os.ReadFile("/proc/self/maps")
@@ -70,7 +86,7 @@ func TestProbes(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = exec.LookPath("gcc")
-	if got, want := table()["gcc"].probe() == "", err == nil; got != want {
+	if got, want := table()["gcc"].probe() == nil, err == nil; got != want {
 		t.Errorf("gcc: %v, want %v", got, want)
 	}
 }
