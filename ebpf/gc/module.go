@@ -56,17 +56,26 @@ func openMapped(fs pagemap.FS, pid pagemap.PID, at pagemap.Mapping) (*os.File, s
 		return f, name, nil
 	}
 	direct := gone(fmt.Errorf("open %s of %d: %w", at.Path, pid, err))
-	name = fs.Path(strconv.Itoa(int(pid)), "root") + at.Path
-	if f, err = os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0); err != nil { // a FIFO may lie there now
-		return nil, "", direct
-	}
-	var st syscall.Stat_t
-	if err := syscall.Fstat(int(f.Fd()), &st); err != nil || st.Ino != at.Inode || st.Mode&syscall.S_IFMT != syscall.S_IFREG ||
-		major(st.Dev) != at.Major || minor(st.Dev) != at.Minor {
+	// maps shows the path as this process would see it, or, from another mount namespace, as the target does.
+	for _, name := range []string{fs.Path(strconv.Itoa(int(pid)), "root") + at.Path, at.Path} {
+		f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a FIFO may lie there now
+		if err != nil {
+			continue
+		}
+		if sameFile(f, at) {
+			return f, name, nil
+		}
 		f.Close()
-		return nil, "", fmt.Errorf("%w (what lies at that path is not, or not for certain, what is mapped)", direct)
 	}
-	return f, name, nil
+	return nil, "", fmt.Errorf("%w (and what lies at that path now is not for certain what is mapped)", direct)
+}
+
+// sameFile reports whether an open file is the mapped one. Where it cannot be told (btrfs and overlayfs show other device
+// numbers in maps than in stat) it is not.
+func sameFile(f *os.File, at pagemap.Mapping) bool {
+	var st syscall.Stat_t
+	err := syscall.Fstat(int(f.Fd()), &st)
+	return err == nil && st.Mode&syscall.S_IFMT == syscall.S_IFREG && st.Ino == at.Inode && major(st.Dev) == at.Major && minor(st.Dev) == at.Minor
 }
 
 // major and minor take a device number of stat apart (glibc's gnu_dev_major, gnu_dev_minor).
@@ -160,7 +169,7 @@ func buildID(f *elf.File) string {
 		if err != nil {
 			continue
 		}
-		for n := range notes(b) {
+		for n, rest, ok := nextNote(b); ok; n, rest, ok = nextNote(rest) {
 			if n.kind == 3 && n.owner == "GNU" {
 				return hex.EncodeToString(n.body)
 			}
@@ -176,22 +185,18 @@ type note struct {
 	body  []byte
 }
 
-// notes gives the notes up to the first one that is damaged.
-func notes(b []byte) func(yield func(note) bool) {
-	return func(yield func(note) bool) {
-		for len(b) >= 12 {
-			name, body := uint64(binary.LittleEndian.Uint32(b)), uint64(binary.LittleEndian.Uint32(b[4:]))
-			kind := binary.LittleEndian.Uint32(b[8:])
-			start := 12 + (name+3)&^3
-			end := start + body
-			if end > uint64(len(b)) || name == 0 {
-				return
-			}
-			owner, _, _ := bytes.Cut(b[12:12+name], []byte{0})
-			if !yield(note{string(owner), kind, b[start:end]}) {
-				return
-			}
-			b = b[min((end+3)&^3, uint64(len(b))):]
-		}
+// nextNote takes the first note off b. ok is false where there is no whole one.
+func nextNote(b []byte) (n note, rest []byte, ok bool) {
+	if len(b) < 12 {
+		return n, nil, false
 	}
+	name, body := uint64(binary.LittleEndian.Uint32(b)), uint64(binary.LittleEndian.Uint32(b[4:]))
+	start := 12 + (name+3)&^3
+	end := start + body
+	if end > uint64(len(b)) {
+		return n, nil, false
+	}
+	owner, _, _ := bytes.Cut(b[12:12+name], []byte{0})
+	n = note{string(owner), binary.LittleEndian.Uint32(b[8:]), b[start:end]}
+	return n, b[min((end+3)&^3, uint64(len(b))):], true
 }

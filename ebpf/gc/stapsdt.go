@@ -48,23 +48,19 @@ func usdtNotes(f *elf.File) ([]usdt, error) {
 func parseUSDT(b []byte, base uint64, baseKnown bool) ([]usdt, error) {
 	var out []usdt
 	for len(b) > 0 {
-		used := -1
-		for n := range notes(b) {
-			used = 12 + (len(n.owner)+1+3)&^3 + (len(n.body)+3)&^3
-			if n.owner != "stapsdt" || n.kind != 3 {
-				break
-			}
-			u, ok := parseNote(n.body, base, baseKnown)
-			if !ok {
-				return nil, fmt.Errorf("%w: .note.stapsdt: note %d: %.60q", pagemap.ErrFormat, len(out)+1, n.body)
-			}
-			out = append(out, u)
-			break
-		}
-		if used < 0 {
+		n, rest, ok := nextNote(b)
+		if !ok {
 			return nil, fmt.Errorf("%w: .note.stapsdt: note %d is cut off: %.60q", pagemap.ErrFormat, len(out)+1, b)
 		}
-		b = b[min(used, len(b)):]
+		b = rest
+		if n.owner != "stapsdt" || n.kind != 3 {
+			continue
+		}
+		u, ok := parseNote(n.body, base, baseKnown)
+		if !ok {
+			return nil, fmt.Errorf("%w: .note.stapsdt: note %d: %.60q", pagemap.ErrFormat, len(out)+1, n.body)
+		}
+		out = append(out, u)
 	}
 	return out, nil
 }

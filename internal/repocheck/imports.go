@@ -26,7 +26,7 @@ type room struct {
 // rooms are in the order in which a folder is looked up: the more special one first.
 var rooms = []room{
 	{dir: "pagemap", modules: []string{"golang.org/x/sys/unix", "github.com/klauspost/compress/zstd"}},
-	{dir: "ebpf", rooms: []string{"pagemap", "internal"}, modules: []string{"golang.org/x/sys/unix", "github.com/cilium/ebpf"}},
+	{dir: "ebpf", rooms: []string{"pagemap", "internal"}, modules: []string{"golang.org/x/sys/unix", "golang.org/x/arch/x86/x86asm", "github.com/cilium/ebpf"}},
 	{dir: "audit", rooms: []string{"pagemap", "ebpf"}, modules: []string{"golang.org/x/perf"}, pure: true},
 	{dir: "report", rooms: []string{"audit", "pagemap", "ebpf"}, pure: true},
 	{dir: "forktest", rooms: []string{"audit", "pagemap", "ebpf", "internal"}},
