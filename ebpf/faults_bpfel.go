@@ -59,8 +59,7 @@ type faultsCountKey struct {
 	Phase  uint8
 	Step   uint8
 	Seq    uint32
-	Stack  int32
-	Unused uint32
+	Stack  uint64
 }
 
 type faultsDetail uint32
@@ -102,8 +101,9 @@ type faultsFaultRecord struct {
 		Unused uint16
 		Seq    uint32
 	}
-	Stack int32
-	Error uint32
+	Stack  uint64
+	Error  uint32
+	Unused uint32
 }
 
 type faultsGcEvent uint32
@@ -239,7 +239,7 @@ type faultsThread struct {
 			Unused uint16
 			Seq    uint32
 		}
-		Stack  int32
+		Stack  uint64
 		Region uint32
 		Error  uint32
 		Open   uint8
@@ -247,7 +247,6 @@ type faultsThread struct {
 		Order  uint8
 		Seen   uint8
 		Unused uint32
-		_      [4]byte
 	}
 	Start  uint64
 	End    uint64
@@ -262,9 +261,17 @@ type faultsThread struct {
 		Unused uint16
 		Seq    uint32
 	}
-	GcWhole uint32
-	Busy    uint32
-	_       [4]byte
+	_          [4]byte
+	Collector  faultsCollector
+	Generation uint32
+	GcWhole    uint32
+	Busy       uint32
+	_          [4]byte
+}
+
+type faultsUserStack struct {
+	_  structs.HostLayout
+	Ip [64]uint64
 }
 
 // Names of all BPF objects in the ELF.
@@ -280,6 +287,7 @@ const (
 	faultsMapStacks               = "stacks"
 	faultsMapThreads              = "threads"
 	faultsMapTotals               = "totals"
+	faultsMapUserFrames           = "user_frames"
 	faultsProgBtfMmPageAlloc      = "btf_mm_page_alloc"
 	faultsProgBtfPageFaultKernel  = "btf_page_fault_kernel"
 	faultsProgBtfPageFaultUser    = "btf_page_fault_user"
@@ -306,6 +314,7 @@ const (
 	faultsProgTpSchedProcessExit  = "tp_sched_process_exit"
 	faultsProgTpSchedProcessFree  = "tp_sched_process_free"
 	faultsProgTpTaskNewtask       = "tp_task_newtask"
+	faultsVarCollectorsGeneration = "collectors_generation"
 	faultsVarDoWpPageEnd          = "do_wp_page_end"
 	faultsVarDoWpPageStart        = "do_wp_page_start"
 	faultsVarExcPageFaultEnd      = "exc_page_fault_end"
@@ -417,38 +426,40 @@ type faultsMapSpecs struct {
 	Stacks     *ebpf.MapSpec `ebpf:"stacks"`
 	Threads    *ebpf.MapSpec `ebpf:"threads"`
 	Totals     *ebpf.MapSpec `ebpf:"totals"`
+	UserFrames *ebpf.MapSpec `ebpf:"user_frames"`
 }
 
 // faultsVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type faultsVariableSpecs struct {
-	DoWpPageEnd        *ebpf.VariableSpec `ebpf:"do_wp_page_end"`
-	DoWpPageStart      *ebpf.VariableSpec `ebpf:"do_wp_page_start"`
-	ExcPageFaultEnd    *ebpf.VariableSpec `ebpf:"exc_page_fault_end"`
-	ExcPageFaultStart  *ebpf.VariableSpec `ebpf:"exc_page_fault_start"`
-	ExportCause        *ebpf.VariableSpec `ebpf:"export_cause"`
-	ExportDetail       *ebpf.VariableSpec `ebpf:"export_detail"`
-	ExportExitRecord   *ebpf.VariableSpec `ebpf:"export_exit_record"`
-	ExportFaultRecord  *ebpf.VariableSpec `ebpf:"export_fault_record"`
-	ExportGcEvent      *ebpf.VariableSpec `ebpf:"export_gc_event"`
-	ExportGcRecord     *ebpf.VariableSpec `ebpf:"export_gc_record"`
-	ExportKind         *ebpf.VariableSpec `ebpf:"export_kind"`
-	ExportLoss         *ebpf.VariableSpec `ebpf:"export_loss"`
-	ExportPhase        *ebpf.VariableSpec `ebpf:"export_phase"`
-	ExportRecordType   *ebpf.VariableSpec `ebpf:"export_record_type"`
-	ExportRegionRecord *ebpf.VariableSpec `ebpf:"export_region_record"`
-	ExportSpaceRecord  *ebpf.VariableSpec `ebpf:"export_space_record"`
-	ExportStep         *ebpf.VariableSpec `ebpf:"export_step"`
-	FollowForks        *ebpf.VariableSpec `ebpf:"follow_forks"`
-	FreeHasFixedComm   *ebpf.VariableSpec `ebpf:"free_has_fixed_comm"`
-	GfpOfCopies        *ebpf.VariableSpec `ebpf:"gfp_of_copies"`
-	HandleMmFaultEnd   *ebpf.VariableSpec `ebpf:"handle_mm_fault_end"`
-	HandleMmFaultStart *ebpf.VariableSpec `ebpf:"handle_mm_fault_start"`
-	LastRegion         *ebpf.VariableSpec `ebpf:"last_region"`
-	LastSpace          *ebpf.VariableSpec `ebpf:"last_space"`
-	WantRecords        *ebpf.VariableSpec `ebpf:"want_records"`
-	WantStacks         *ebpf.VariableSpec `ebpf:"want_stacks"`
+	CollectorsGeneration *ebpf.VariableSpec `ebpf:"collectors_generation"`
+	DoWpPageEnd          *ebpf.VariableSpec `ebpf:"do_wp_page_end"`
+	DoWpPageStart        *ebpf.VariableSpec `ebpf:"do_wp_page_start"`
+	ExcPageFaultEnd      *ebpf.VariableSpec `ebpf:"exc_page_fault_end"`
+	ExcPageFaultStart    *ebpf.VariableSpec `ebpf:"exc_page_fault_start"`
+	ExportCause          *ebpf.VariableSpec `ebpf:"export_cause"`
+	ExportDetail         *ebpf.VariableSpec `ebpf:"export_detail"`
+	ExportExitRecord     *ebpf.VariableSpec `ebpf:"export_exit_record"`
+	ExportFaultRecord    *ebpf.VariableSpec `ebpf:"export_fault_record"`
+	ExportGcEvent        *ebpf.VariableSpec `ebpf:"export_gc_event"`
+	ExportGcRecord       *ebpf.VariableSpec `ebpf:"export_gc_record"`
+	ExportKind           *ebpf.VariableSpec `ebpf:"export_kind"`
+	ExportLoss           *ebpf.VariableSpec `ebpf:"export_loss"`
+	ExportPhase          *ebpf.VariableSpec `ebpf:"export_phase"`
+	ExportRecordType     *ebpf.VariableSpec `ebpf:"export_record_type"`
+	ExportRegionRecord   *ebpf.VariableSpec `ebpf:"export_region_record"`
+	ExportSpaceRecord    *ebpf.VariableSpec `ebpf:"export_space_record"`
+	ExportStep           *ebpf.VariableSpec `ebpf:"export_step"`
+	FollowForks          *ebpf.VariableSpec `ebpf:"follow_forks"`
+	FreeHasFixedComm     *ebpf.VariableSpec `ebpf:"free_has_fixed_comm"`
+	GfpOfCopies          *ebpf.VariableSpec `ebpf:"gfp_of_copies"`
+	HandleMmFaultEnd     *ebpf.VariableSpec `ebpf:"handle_mm_fault_end"`
+	HandleMmFaultStart   *ebpf.VariableSpec `ebpf:"handle_mm_fault_start"`
+	LastRegion           *ebpf.VariableSpec `ebpf:"last_region"`
+	LastSpace            *ebpf.VariableSpec `ebpf:"last_space"`
+	WantRecords          *ebpf.VariableSpec `ebpf:"want_records"`
+	WantStacks           *ebpf.VariableSpec `ebpf:"want_stacks"`
 }
 
 // faultsObjects contains all objects after they have been loaded into the kernel.
@@ -480,6 +491,7 @@ type faultsMaps struct {
 	Stacks     *ebpf.Map `ebpf:"stacks"`
 	Threads    *ebpf.Map `ebpf:"threads"`
 	Totals     *ebpf.Map `ebpf:"totals"`
+	UserFrames *ebpf.Map `ebpf:"user_frames"`
 }
 
 func (m *faultsMaps) Close() error {
@@ -493,6 +505,7 @@ func (m *faultsMaps) Close() error {
 		m.Stacks,
 		m.Threads,
 		m.Totals,
+		m.UserFrames,
 	)
 }
 
@@ -500,32 +513,33 @@ func (m *faultsMaps) Close() error {
 //
 // It can be passed to loadFaultsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type faultsVariables struct {
-	DoWpPageEnd        *ebpf.Variable `ebpf:"do_wp_page_end"`
-	DoWpPageStart      *ebpf.Variable `ebpf:"do_wp_page_start"`
-	ExcPageFaultEnd    *ebpf.Variable `ebpf:"exc_page_fault_end"`
-	ExcPageFaultStart  *ebpf.Variable `ebpf:"exc_page_fault_start"`
-	ExportCause        *ebpf.Variable `ebpf:"export_cause"`
-	ExportDetail       *ebpf.Variable `ebpf:"export_detail"`
-	ExportExitRecord   *ebpf.Variable `ebpf:"export_exit_record"`
-	ExportFaultRecord  *ebpf.Variable `ebpf:"export_fault_record"`
-	ExportGcEvent      *ebpf.Variable `ebpf:"export_gc_event"`
-	ExportGcRecord     *ebpf.Variable `ebpf:"export_gc_record"`
-	ExportKind         *ebpf.Variable `ebpf:"export_kind"`
-	ExportLoss         *ebpf.Variable `ebpf:"export_loss"`
-	ExportPhase        *ebpf.Variable `ebpf:"export_phase"`
-	ExportRecordType   *ebpf.Variable `ebpf:"export_record_type"`
-	ExportRegionRecord *ebpf.Variable `ebpf:"export_region_record"`
-	ExportSpaceRecord  *ebpf.Variable `ebpf:"export_space_record"`
-	ExportStep         *ebpf.Variable `ebpf:"export_step"`
-	FollowForks        *ebpf.Variable `ebpf:"follow_forks"`
-	FreeHasFixedComm   *ebpf.Variable `ebpf:"free_has_fixed_comm"`
-	GfpOfCopies        *ebpf.Variable `ebpf:"gfp_of_copies"`
-	HandleMmFaultEnd   *ebpf.Variable `ebpf:"handle_mm_fault_end"`
-	HandleMmFaultStart *ebpf.Variable `ebpf:"handle_mm_fault_start"`
-	LastRegion         *ebpf.Variable `ebpf:"last_region"`
-	LastSpace          *ebpf.Variable `ebpf:"last_space"`
-	WantRecords        *ebpf.Variable `ebpf:"want_records"`
-	WantStacks         *ebpf.Variable `ebpf:"want_stacks"`
+	CollectorsGeneration *ebpf.Variable `ebpf:"collectors_generation"`
+	DoWpPageEnd          *ebpf.Variable `ebpf:"do_wp_page_end"`
+	DoWpPageStart        *ebpf.Variable `ebpf:"do_wp_page_start"`
+	ExcPageFaultEnd      *ebpf.Variable `ebpf:"exc_page_fault_end"`
+	ExcPageFaultStart    *ebpf.Variable `ebpf:"exc_page_fault_start"`
+	ExportCause          *ebpf.Variable `ebpf:"export_cause"`
+	ExportDetail         *ebpf.Variable `ebpf:"export_detail"`
+	ExportExitRecord     *ebpf.Variable `ebpf:"export_exit_record"`
+	ExportFaultRecord    *ebpf.Variable `ebpf:"export_fault_record"`
+	ExportGcEvent        *ebpf.Variable `ebpf:"export_gc_event"`
+	ExportGcRecord       *ebpf.Variable `ebpf:"export_gc_record"`
+	ExportKind           *ebpf.Variable `ebpf:"export_kind"`
+	ExportLoss           *ebpf.Variable `ebpf:"export_loss"`
+	ExportPhase          *ebpf.Variable `ebpf:"export_phase"`
+	ExportRecordType     *ebpf.Variable `ebpf:"export_record_type"`
+	ExportRegionRecord   *ebpf.Variable `ebpf:"export_region_record"`
+	ExportSpaceRecord    *ebpf.Variable `ebpf:"export_space_record"`
+	ExportStep           *ebpf.Variable `ebpf:"export_step"`
+	FollowForks          *ebpf.Variable `ebpf:"follow_forks"`
+	FreeHasFixedComm     *ebpf.Variable `ebpf:"free_has_fixed_comm"`
+	GfpOfCopies          *ebpf.Variable `ebpf:"gfp_of_copies"`
+	HandleMmFaultEnd     *ebpf.Variable `ebpf:"handle_mm_fault_end"`
+	HandleMmFaultStart   *ebpf.Variable `ebpf:"handle_mm_fault_start"`
+	LastRegion           *ebpf.Variable `ebpf:"last_region"`
+	LastSpace            *ebpf.Variable `ebpf:"last_space"`
+	WantRecords          *ebpf.Variable `ebpf:"want_records"`
+	WantStacks           *ebpf.Variable `ebpf:"want_stacks"`
 }
 
 // faultsPrograms contains all programs after they have been loaded into the kernel.

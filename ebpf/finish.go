@@ -79,8 +79,8 @@ func (g *gatherer) resolve(tr *Trace) error {
 			Space: k.Space, Region: k.Region, Frame: n.frameOf[place{k.Space, k.IP}], GC: k.GC, Kind: k.Kind, Detail: k.Detail,
 			Faults: v.Faults, Pages: v.Pages,
 		}
-		if k.Stack >= 0 {
-			c.Stack = n.stackOf[place{k.Space, uint64(k.Stack)}]
+		if k.Stack != 0 {
+			c.Stack = n.stackOf[place{k.Space, k.Stack}]
 		}
 		tr.Counts = append(tr.Counts, c)
 	}
@@ -95,8 +95,8 @@ func (g *gatherer) resolve(tr *Trace) error {
 			Time: f.time, Addr: pagemap.Addr(f.addr), Space: f.space, Region: f.region, Thread: f.thread,
 			Frame: n.frameOf[place{f.space, f.ip}], GC: f.gc, Kind: f.kind, Detail: f.detail, Order: f.order, Code: f.code,
 		}
-		if f.stack >= 0 {
-			tr.Faults[i].Stack = n.stackOf[place{f.space, uint64(f.stack)}]
+		if f.stack != 0 {
+			tr.Faults[i].Stack = n.stackOf[place{f.space, f.stack}]
 		}
 	}
 	slices.SortStableFunc(tr.Faults, func(a, b Fault) int { return cmp.Compare(a.Time, b.Time) })
@@ -104,21 +104,21 @@ func (g *gatherer) resolve(tr *Trace) error {
 }
 
 // readStacks gets the addresses of every stack that was taken, innermost first.
-func (g *gatherer) readStacks() (map[int32][]uint64, error) {
-	stacks := map[int32][]uint64{}
+func (g *gatherer) readStacks() (map[uint64][]uint64, error) {
+	stacks := map[uint64][]uint64{}
 	for k := range g.counts {
-		if k.Stack < 0 || stacks[k.Stack] != nil {
+		if k.Stack == 0 || stacks[k.Stack] != nil {
 			continue
 		}
-		var addrs [stackDepth]uint64
-		if err := g.t.kernel.coll.Maps["stacks"].Lookup(uint32(k.Stack), &addrs); err != nil {
+		var v faultsUserStack
+		if err := g.t.kernel.coll.Maps["stacks"].Lookup(k.Stack, &v); err != nil {
 			return nil, fmt.Errorf("read stack %d: %w", k.Stack, err)
 		}
-		n := slices.Index(addrs[:], 0)
+		n := slices.Index(v.Ip[:], 0)
 		if n < 0 {
-			n = len(addrs)
+			n = len(v.Ip)
 		}
-		stacks[k.Stack] = slices.Clone(addrs[:n])
+		stacks[k.Stack] = slices.Clone(v.Ip[:n])
 	}
 	return stacks, nil
 }
@@ -128,9 +128,6 @@ func compareCounts(a, b Count) int {
 		cmp.Compare(a.Stack, b.Stack), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Detail, b.Detail),
 		cmp.Compare(a.GC.Seq, b.GC.Seq), cmp.Compare(a.GC.Phase, b.GC.Phase), cmp.Compare(a.GC.Step, b.GC.Step))
 }
-
-// stackDepth is the most frames of a stack: kernel.perf_event_max_stack is 127 by default, and so are the maps.
-const stackDepth = 127
 
 func host(fs pagemap.FS) (name, kernel string) {
 	name, err := os.Hostname()

@@ -42,7 +42,7 @@ type countKey struct {
 	Region RegionID
 	IP     uint64
 	GC     GC
-	Stack  int32
+	Stack  uint64
 	Kind   Kind
 	Detail Detail
 }
@@ -56,7 +56,7 @@ type rawFault struct {
 	region RegionID
 	thread pagemap.PID
 	gc     GC
-	stack  int32
+	stack  uint64
 	kind   Kind
 	detail Detail
 	order  uint8

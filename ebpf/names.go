@@ -84,22 +84,22 @@ type numbering struct {
 }
 
 // number names all places of the gatherer's counts, in order.
-func (g *gatherer) number(stacks map[int32][]uint64) *numbering {
+func (g *gatherer) number(stacks map[uint64][]uint64) *numbering {
 	n := &numbering{
 		frames: []Frame{unknownFrame(0)}, stacks: []Stack{{}}, frameOf: map[place]FrameID{}, stackOf: map[place]StackID{}, same: map[Frame]FrameID{},
 	}
 	ips, ids := map[place]bool{}, map[place]bool{}
 	for k := range g.counts {
 		ips[place{k.Space, k.IP}] = true
-		if k.Stack >= 0 {
-			ids[place{k.Space, uint64(k.Stack)}] = true
+		if k.Stack != 0 {
+			ids[place{k.Space, k.Stack}] = true
 		}
 	}
 	for _, p := range sorted(ips) {
 		n.frameOf[p] = n.add(g.names.lookup(p.space, p.at))
 	}
 	for _, p := range sorted(ids) {
-		frames, cut := g.names.walk(p.space, stacks[int32(p.at)])
+		frames, cut := g.names.walk(p.space, stacks[p.at])
 		s := Stack{Cut: cut}
 		for _, f := range frames {
 			s.Frames = append(s.Frames, n.add(f))

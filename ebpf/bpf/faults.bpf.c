@@ -24,6 +24,7 @@
 #include "space.h"
 #include "phase.h"
 #include "output.h"
+#include "stack.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -54,19 +55,11 @@ EXPORT(struct gc_record, gc_record);
 
 #define KERNEL_ADDR(a) ((long)(a) < 0)
 
-/* The thread's user registers: the exception's own while it handles a fault
- * from user mode, else those of the system call. */
-struct user_regs {
-	unsigned long orig_ax;
-	unsigned long ip;
-};
-
-static __always_inline void read_user_regs(struct user_regs *r)
+/* The thread's user registers: the exception's own while it handles a fault from
+ * user mode, else those of the system call (bpf_task_pt_regs: 5.15). */
+static __always_inline struct pt_regs *user_regs(void)
 {
-	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs((void *)bpf_get_current_task_btf());
-
-	bpf_core_read(&r->orig_ax, sizeof(r->orig_ax), &regs->orig_ax);
-	bpf_core_read(&r->ip, sizeof(r->ip), &regs->ip);
+	return (struct pt_regs *)bpf_task_pt_regs((void *)bpf_get_current_task_btf());
 }
 
 /* settle decides about a fault of which no more will be seen. */
@@ -114,7 +107,6 @@ static __always_inline int on_fault(void *ctx, __u64 addr, __u64 ip, __u64 error
 {
 	__u32 tid;
 	struct thread *t = current_thread(&tid);
-	struct user_regs regs = {};
 	struct fault *f;
 	__u8 kind = KIND_UNKNOWN;
 
@@ -131,25 +123,18 @@ static __always_inline int on_fault(void *ctx, __u64 addr, __u64 ip, __u64 error
 	f = &t->fault;
 	f->addr = addr;
 	f->ip = ip;
-	f->time = bpf_ktime_get_ns();
+	f->time = want_records ? bpf_ktime_get_ns() : 0;
 	f->error = error;
 	f->detail = detail;
 	f->order = 0;
 	f->seen = 0;
-	f->stack = -1;
-	if (detail & DETAIL_KERNEL) {
-		read_user_regs(&regs);
-		f->ip = regs.ip;
-	}
+	f->stack = 0;
+	if (detail & DETAIL_KERNEL)
+		f->ip = user_regs()->ip;
 	find_region(t, f);
 	find_phase(t, f);
-	if (want_stacks) {
-		f->stack = bpf_get_stackid(ctx, &stacks, BPF_F_USER_STACK | BPF_F_FAST_STACK_CMP);
-		if (f->stack < 0) {
-			f->stack = -1;
-			count_loss(LOSS_STACKS);
-		}
-	}
+	if (want_stacks)
+		f->stack = take_user_stack(user_regs());
 	t->busy = 0;
 	if (f->flags & VM_SHARED)
 		kind = KIND_SHARED;
@@ -170,7 +155,7 @@ static __always_inline int on_fault(void *ctx, __u64 addr, __u64 ip, __u64 error
  * pages that it pinned (O_DIRECT, io_uring, ptrace on itself). A copy, if
  * do_wp_page asked for the page. The address is not to be had here. */
 static __always_inline void on_quiet_alloc(void *ctx, struct thread *t, __u32 tid,
-					   struct user_regs *regs, __u64 gfp)
+					   __u64 ip, __u64 gfp)
 {
 	struct fault f = {};
 	__u32 where;
@@ -180,11 +165,12 @@ static __always_inline void on_quiet_alloc(void *ctx, struct thread *t, __u32 ti
 	where = kernel_stack(ctx);
 	if (!(where & IN_WP_PAGE) || (where & IN_EXCEPTION))
 		return;
-	f.ip = regs->ip;
-	f.time = bpf_ktime_get_ns();
+	f.ip = ip;
+	f.time = want_records ? bpf_ktime_get_ns() : 0;
 	f.error = ERROR_PROT | ERROR_WRITE;
 	f.detail = DETAIL_NO_FAULT;
-	f.stack = -1;
+	if (want_stacks)
+		f.stack = take_user_stack(user_regs());
 	find_phase(t, &f);
 	output_fault(t, tid, &f, KIND_COPIED);
 }
@@ -193,7 +179,7 @@ static __always_inline int on_alloc(void *ctx, __u32 order, __u64 gfp)
 {
 	__u32 tid;
 	struct thread *t = current_thread(&tid);
-	struct user_regs regs = {};
+	struct pt_regs *regs;
 	struct fault *f;
 	__u32 where;
 
@@ -202,9 +188,9 @@ static __always_inline int on_alloc(void *ctx, __u32 order, __u64 gfp)
 	f = &t->fault;
 	if (!f->open && (order || (gfp & GFP_ZERO)))
 		return 0;
-	read_user_regs(&regs);
+	regs = user_regs();
 	if (f->open && !(f->detail & DETAIL_KERNEL)) {
-		if ((long)regs.orig_ax != -1 || regs.ip != f->ip)
+		if ((long)regs->orig_ax != -1 || regs->ip != f->ip)
 			settle(t, tid);	/* the thread has gone on */
 	} else if (f->open) {
 		where = kernel_stack(ctx);
@@ -212,8 +198,8 @@ static __always_inline int on_alloc(void *ctx, __u32 order, __u64 gfp)
 			settle(t, tid);
 	}
 	if (!f->open) {
-		if (!order && !(gfp & GFP_ZERO) && (long)regs.orig_ax != -1)
-			on_quiet_alloc(ctx, t, tid, &regs, gfp);
+		if (!order && !(gfp & GFP_ZERO) && (long)regs->orig_ax != -1)
+			on_quiet_alloc(ctx, t, tid, regs->ip, gfp);
 		return 0;
 	}
 	if (gfp & GFP_ZERO) {

@@ -103,8 +103,9 @@ struct fault_record {
 	__u64 ip;
 	__u64 time;	/* ns since boot, CLOCK_MONOTONIC */
 	struct gc_state gc;
-	__s32 stack;	/* -1: none */
+	__u64 stack;	/* key in stacks; 0: none */
 	__u32 error;	/* the exception's error code */
+	__u32 unused;
 };
 
 struct space_record {
@@ -155,7 +156,7 @@ struct fault {
 	__u64 time;
 	__u64 flags;	/* of the region */
 	struct gc_state gc;
-	__s32 stack;
+	__u64 stack;
 	__u32 region;
 	__u32 error;
 	__u8 open;
@@ -170,24 +171,6 @@ struct fault {
 #define SEEN_ANON 4	/* the number of anonymous pages changed */
 #define SEEN_FILE 8	/* the number of file or shared pages changed */
 #define SEEN_SWAP 16	/* the number of swap entries changed */
-#define SEEN_COPY_AFTER_SWAP 32
-
-struct thread {
-	__u32 space;
-	__u32 tgid;
-	__u64 mm;
-	struct fault fault;
-	/* the mapping that was looked up last; good while seq holds */
-	__u64 start;
-	__u64 end;
-	__u64 flags;
-	__u32 region;
-	__u32 seq;
-	__u32 cached;
-	struct gc_state gc;	/* by probes */
-	__u32 gc_whole;	/* begin and end of collections are told, not only of their steps */
-	__u32 busy;	/* in our own program: faults are not the target's */
-};
 
 /* A bit field in the collector's state word. */
 struct bits {
@@ -213,6 +196,26 @@ struct collector {
 #define COLLECTOR_WORD 1
 #define COLLECTOR_PROBES 2
 
+struct thread {
+	__u32 space;
+	__u32 tgid;
+	__u64 mm;
+	struct fault fault;
+	/* the mapping that was looked up last; good while seq holds */
+	__u64 start;
+	__u64 end;
+	__u64 flags;
+	__u32 region;
+	__u32 seq;
+	__u32 cached;
+	struct gc_state gc;	/* by probes */
+	/* how the collector's state is known; good while the generation holds */
+	struct collector collector;
+	__u32 generation;
+	__u32 gc_whole;	/* begin and end of collections are told, not only of their steps */
+	__u32 busy;	/* in our own program: faults are not the target's */
+};
+
 struct region_key {
 	__u64 start;
 	__u64 end;
@@ -231,8 +234,13 @@ struct count_key {
 	__u8 phase;
 	__u8 step;
 	__u32 seq;
-	__s32 stack;
-	__u32 unused;
+	__u64 stack;
+};
+
+/* Return addresses, innermost first, the instruction before them; 0 ends it. */
+#define USER_FRAMES 64
+struct user_stack {
+	__u64 ip[USER_FRAMES];
 };
 
 struct count {

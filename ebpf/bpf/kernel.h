@@ -18,18 +18,12 @@ enum bpf_map_type {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_PERCPU_HASH = 5,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
-	BPF_MAP_TYPE_STACK_TRACE = 7,
 	BPF_MAP_TYPE_RINGBUF = 27,
 };
 
 enum {
 	BPF_ANY = 0,
 	BPF_NOEXIST = 1,
-};
-
-enum {
-	BPF_F_USER_STACK = 1ULL << 8,
-	BPF_F_FAST_STACK_CMP = 1ULL << 9,
 };
 
 enum {

@@ -16,6 +16,8 @@ const volatile __u64 exc_page_fault_start = 0, exc_page_fault_end = 0;
 #define FIRST_SPACE 65536
 __u32 last_space = FIRST_SPACE;
 __u32 last_region = 0;
+/* Moves on with each change of collectors; 0: there are none. */
+__u32 collectors_generation = 0;
 /* The flags with which do_wp_page asks for pages, learnt from the first copy. */
 __u64 gfp_of_copies = 0;
 
@@ -48,10 +50,10 @@ struct {
 } counts SEC(".maps");
 
 struct {
-	__uint(type, BPF_MAP_TYPE_STACK_TRACE);
-	__uint(max_entries, 32768);
-	__uint(key_size, sizeof(__u32));
-	__uint(value_size, 127 * sizeof(__u64));
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u64);	/* hash of the stack, never 0 */
+	__type(value, struct user_stack);
 } stacks SEC(".maps");
 
 struct {

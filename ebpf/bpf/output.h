@@ -12,6 +12,9 @@
 
 struct kernel_frames {
 	__u64 ip[STACK_DEPTH];
+	/* What was found. In memory, where the verifier does not follow each value:
+	 * in a register it would look at every combination of every frame. */
+	__u32 where;
 };
 
 struct {
@@ -25,14 +28,15 @@ struct {
  * stack. 0 where the addresses of the functions are not known. */
 static __always_inline __u32 kernel_stack(void *ctx)
 {
-	__u32 zero = 0, where = 0;
+	__u32 zero = 0;
 	struct kernel_frames *k = bpf_map_lookup_elem(&frames, &zero);
 	long n;
 	int i;
 
 	if (!k || !handle_mm_fault_start)
 		return 0;
-	n = bpf_get_stack(ctx, k, sizeof(*k), 0);
+	k->where = 0;
+	n = bpf_get_stack(ctx, k->ip, sizeof(k->ip), 0);
 	if (n < 0)
 		return 0;
 	for (i = 0; i < STACK_DEPTH; i++) {
@@ -41,13 +45,13 @@ static __always_inline __u32 kernel_stack(void *ctx)
 		if ((long)(i * sizeof(__u64)) >= n)
 			break;
 		if (ip >= handle_mm_fault_start && ip < handle_mm_fault_end)
-			where |= IN_FAULT;
+			k->where |= IN_FAULT;
 		else if (ip >= do_wp_page_start && ip < do_wp_page_end)
-			where |= IN_WP_PAGE;
+			k->where |= IN_WP_PAGE;
 		else if (ip >= exc_page_fault_start && ip < exc_page_fault_end)
-			where |= IN_EXCEPTION;
+			k->where |= IN_EXCEPTION;
 	}
-	return where;
+	return k->where;
 }
 
 static __always_inline void output_record(struct thread *t, __u32 tid, struct fault *f, __u8 kind)

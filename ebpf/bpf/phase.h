@@ -65,11 +65,15 @@ static __always_inline void output_gc(struct thread *t, __u32 tid, __u8 event)
 
 static __always_inline void find_phase(struct thread *t, struct fault *f)
 {
-	struct collector *c = bpf_map_lookup_elem(&collectors, &t->space);
+	struct collector *c, none = {};
 
+	if (t->generation != collectors_generation) {
+		c = bpf_map_lookup_elem(&collectors, &t->space);
+		t->collector = c ? *c : none;
+		t->generation = collectors_generation;
+	}
+	c = &t->collector;
 	__builtin_memset(&f->gc, 0, sizeof(f->gc));
-	if (!c)
-		return;
 	if (c->source == COLLECTOR_WORD) {
 		phase_by_word(c, &f->gc);
 	} else if (c->source == COLLECTOR_PROBES) {

@@ -35,6 +35,8 @@ static __always_inline void new_space(struct thread *t, __u32 tid, __u32 parent,
 	t->space = __sync_fetch_and_add(&last_space, 1);
 	t->tgid = tid;
 	t->cached = 0;
+	t->generation = 0;
+	t->collector.source = 0;
 	if (cause == CAUSE_FORK) {
 		/* The collector's state lies where the parent's does. */
 		c = bpf_map_lookup_elem(&collectors, &parent);
@@ -91,9 +93,9 @@ static __always_inline __u32 mappings_seq(struct mm_struct *mm)
 	__u32 seq = 0;
 
 	if (bpf_core_field_exists(s->mm_lock_seq))
-		bpf_core_read(&seq, sizeof(seq), &s->mm_lock_seq.sequence);
+		seq = s->mm_lock_seq.sequence;
 	else if (bpf_core_field_exists(i->mm_lock_seq))
-		bpf_core_read(&seq, sizeof(seq), &i->mm_lock_seq);
+		seq = i->mm_lock_seq;
 	else
 		return 0;
 	return seq + 1 ? seq + 1 : 1;
@@ -144,11 +146,10 @@ static __always_inline __u32 number_region(struct thread *t, struct mapping *m)
 static __always_inline void find_region(struct thread *t, struct fault *f)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
-	struct mm_struct *mm = 0;
+	struct mm_struct *mm = task->mm;
 	struct mapping m = {};
 	__u32 seq;
 
-	bpf_core_read(&mm, sizeof(mm), &task->mm);
 	seq = mm ? mappings_seq(mm) : 0;
 	if (t->cached && seq && seq == t->seq && t->mm == (__u64)mm && f->addr >= t->start &&
 	    f->addr < t->end) {
