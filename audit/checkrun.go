@@ -7,7 +7,7 @@ import (
 )
 
 // CheckForktest holds a fork test against the conservation laws: what became of the shared pages sums to what there was, in
-// each event of each run, and the regions sum to the event.
+// each event of each run, the regions sum to the event, and what the trace explains and what it does not to what was copied.
 func CheckForktest(r *ForktestReport) error {
 	for i := range r.Runs {
 		for k := range r.Runs[i].Events {
@@ -25,6 +25,11 @@ func CheckForktest(r *ForktestReport) error {
 			}
 			if regions != e.Copied {
 				return breach("%s: regions sum to %+v, the event has %+v", of, regions, e.Copied)
+			}
+			if a := e.Attribution; a != nil {
+				if err := checkAttribution(a, e.CopiedPages); err != nil {
+					return fmt.Errorf("%s: %w", of, err)
+				}
 			}
 		}
 	}

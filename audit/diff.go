@@ -15,19 +15,32 @@ var ErrUnrelated = errors.New("the two snapshots have no process in common")
 // compared with its reference at both moments, never with its own past: frames that migration moved, for both sides at
 // once, are no copies. Processes are paired by PID and start time; the error is ErrUnrelated where none pairs.
 func Diff(before, after *pagemap.Snapshot, o Options) (*DiffReport, error) {
+	r, _, err := diff(before, after, o, false)
+	return r, err
+}
+
+// DiffPages is Diff, and gives each copied page beside it, for [Attribute].
+func DiffPages(before, after *pagemap.Snapshot, o Options) (*DiffReport, *CopiedPages, error) {
+	return diff(before, after, o, true)
+}
+
+func diff(before, after *pagemap.Snapshot, o Options, keep bool) (*DiffReport, *CopiedPages, error) {
 	if before.Fam.Facts.PageSize != after.Fam.Facts.PageSize {
-		return nil, fmt.Errorf("%w: page sizes of %d and %d bytes", ErrUnrelated, before.Fam.Facts.PageSize, after.Fam.Facts.PageSize)
+		return nil, nil, fmt.Errorf("%w: page sizes of %d and %d bytes", ErrUnrelated, before.Fam.Facts.PageSize, after.Fam.Facts.PageSize)
 	}
 	d := &differ{b: newLedger(newFamily(&before.Fam, o.Range)), a: newLedger(newFamily(&after.Fam, o.Range))}
 	if !related(&before.Fam, &after.Fam) {
-		return nil, ErrUnrelated
+		return nil, nil, ErrUnrelated
 	}
 	d.pair()
 	if len(d.pairs) == 0 {
-		return nil, ErrUnrelated
+		return nil, nil, ErrUnrelated
 	}
 	if err := d.findMoves(before, after); err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	if keep {
+		d.pages = &CopiedPages{d: d, before: before, after: after}
 	}
 	for _, start := range windowStarts(before, after) {
 		d.b.w, d.a.w = windowAt(before, start), windowAt(after, start)
@@ -41,15 +54,15 @@ func Diff(before, after *pagemap.Snapshot, o Options) (*DiffReport, error) {
 	}
 	for _, p := range d.pairs {
 		if err := d.movedPages(p, before, after); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	r := d.report(before, after, o)
-	if err := CheckDiff(r); err != nil {
-		return nil, err
+	if err := errors.Join(CheckDiff(r), d.pages.check(r)); err != nil {
+		return nil, nil, err
 	}
 	r.Findings = FindingsForDiff(r)
-	return r, nil
+	return r, d.pages, nil
 }
 
 // related reports whether any process is in both families.
@@ -86,6 +99,7 @@ func windowAt(s *pagemap.Snapshot, start pagemap.Addr) *pagemap.Window {
 type differ struct {
 	b, a  *ledger // before and after: they classify, and count nothing
 	pairs []*pairDiff
+	pages *CopiedPages // nil where nobody asked for them
 }
 
 // pairDiff is one process at both moments.
@@ -96,6 +110,7 @@ type pairDiff struct {
 	gone   map[int]*Copied // by index of the mapping before, where there is none after
 	before []move          // mappings moved at the first capture
 	after  []move          // at the second
+	kinds  []RegionKind    // of the mappings after; nil until one is needed
 }
 
 // pair matches the processes that have a reference at one of both moments.
@@ -200,6 +215,17 @@ func (d *differ) wordBefore(p *pairDiff, m *pagemap.Mapping, k int) counter {
 	return d.b.word(p.ib, m, k, s, d.b.refSide(p.ib, k))
 }
 
+// wordAfter judges a page at the second capture; nCounters: not held.
+func (d *differ) wordAfter(p *pairDiff, m *pagemap.Mapping, k int, s, r side) counter {
+	if m == nil || !s.e.Held() {
+		return nCounters
+	}
+	if u := d.a.w.Rows[p.ia].Unstable; u != nil && u[k] {
+		return cUnstable
+	}
+	return d.a.word(p.ia, m, k, s, r)
+}
+
 // page judges one page of a process at both moments.
 func (d *differ) page(p *pairDiff, k int, mb, ma *pagemap.Mapping, c *Copied) {
 	before := nCounters
@@ -207,14 +233,7 @@ func (d *differ) page(p *pairDiff, k int, mb, ma *pagemap.Mapping, c *Copied) {
 		before = d.wordBefore(p, mb, k)
 	}
 	s, r := d.a.side(p.ia, k), d.a.refSide(p.ia, k)
-	now := nCounters
-	if ma != nil && s.e.Held() {
-		if u := d.a.w.Rows[p.ia].Unstable; u != nil && u[k] {
-			now = cUnstable
-		} else {
-			now = d.a.word(p.ia, ma, k, s, r)
-		}
-	}
+	now := d.wordAfter(p, ma, k, s, r)
 	if before != cShared {
 		d.unshared(p, k, before, now, ma, c)
 		return
@@ -253,7 +272,7 @@ func (d *differ) unshared(p *pairDiff, k int, before, now counter, ma *pagemap.M
 // copied counts a page that was shared and is not: whose frame changed says who copied. Where both frames changed, a
 // migration between the captures or two copies, the flags after it may still tell.
 func (d *differ) copied(p *pairDiff, k int, mb, ma *pagemap.Mapping, s, r side, c *Copied) {
-	c.sides(s, r, d.b.entry(p.ib, k), d.b.entry(d.b.ref[p.ib], k), d.a.forked[p.ia], d.a.olderShares(p.ia, k, r.e))
+	by := c.sides(s, r, d.b.entry(p.ib, k), d.b.entry(d.b.ref[p.ib], k), d.a.forked[p.ia], d.a.olderShares(p.ia, k, r.e))
 	if mb == nil || ma.Inode != mb.Inode || cutBy(mb.Extent(), ma.Extent()) {
 		c.InChangedMappings++
 	}
@@ -261,31 +280,35 @@ func (d *differ) copied(p *pairDiff, k int, mb, ma *pagemap.Mapping, s, r side, 
 	if row := d.a.w.Rows[p.ia].Words; row != nil {
 		words, known = row[k], true
 	}
-	c.Change.count(changeOf(words, known))
+	change := changeOf(words, known)
+	c.Change.count(change)
+	if d.pages != nil {
+		at := d.a.w.Start + pagemap.Addr(k)*d.a.page
+		d.pages.add(p, copiedPage{addr: at, was: at, refAddr: at, by: by, change: change, large: s.large() || r.large(), hugeTLB: ma.HugePage > 0})
+	}
 }
 
-// sides counts a copied page by who copied it: s and r are the two sides after, sb and rb their entries before.
-func (c *Copied) sides(s, r side, sb, rb pagemap.Entry, forked, olderShares bool) {
+// sides counts a copied page by who copied it, and gives that: s and r are the two sides after, sb and rb their entries
+// before.
+func (c *Copied) sides(s, r side, sb, rb pagemap.Entry, forked, olderShares bool) counter {
 	c.CopiedPages++
 	worker, ref := !s.e.SamePage(sb), !r.e.SamePage(rb)
 	switch by := copiedBy(s, r, forked, no, func() bool { return olderShares }); {
-	case worker && !ref:
+	case worker && !ref, worker == ref && by == cByWorker:
 		c.CopiedByWorker++
-	case ref && !worker:
+		return cByWorker
+	case ref && !worker, by == cByReference:
 		c.CopiedByReference++
-	case by == cByWorker:
-		c.CopiedByWorker++
-	case by == cByReference:
-		c.CopiedByReference++
-	default:
-		sw, sok := s.wrote()
-		rw, rok := r.wrote()
-		if sok && rok && sw && rw {
-			c.CopiedByBoth++
-		} else {
-			c.CopiedByUndetermined++
-		}
+		return cByReference
 	}
+	sw, sok := s.wrote()
+	rw, rok := r.wrote()
+	if sok && rok && sw && rw {
+		c.CopiedByBoth++
+		return cByBoth
+	}
+	c.CopiedByUndetermined++
+	return cByUndetermined
 }
 
 // cutBy reports that a mapping has an end inside of what was one mapping before: it was cut or replaced. Growth is neither.

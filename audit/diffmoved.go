@@ -117,8 +117,11 @@ func (d *differ) movedPage(p *pairDiff, before, after *pagemap.Snapshot, at page
 	case cShared:
 		c.StillShared++
 	case cCopied:
-		c.sides(sa, ra, sb.e, rb.e, d.a.forked[p.ia], false)
+		by := c.sides(sa, ra, sb.e, rb.e, d.a.forked[p.ia], false)
 		c.Change.NotCompared++
+		if d.pages != nil {
+			d.pages.add(p, copiedPage{addr: place, was: placeOf(p.before, at), refAddr: at, by: by, change: cNotCompared, large: sa.large() || ra.large()})
+		}
 	case cNew, cKept:
 		c.KeptPages++
 	case cMerged:

@@ -112,6 +112,13 @@ func FindingsForForktest(r *ForktestReport) []Finding {
 		across = fmt.Sprintf(", mean of %d workers", workers)
 	}
 	out := f.writes("the pages that the "+name+" copied", across)
+	if main.Attribution != nil {
+		over := ""
+		if workers > 1 {
+			over = fmt.Sprintf(" (in %d workers)", workers)
+		}
+		out = append(FindingsForAttribution(main.Attribution, "pages that the "+name+" copied", over), out...)
+	}
 	out = append(out, copiedRegions(&f, addEventRegions(nil, main.Regions), " by the "+name)...)
 	copied, shared := main.CopiedBytes.Median, main.SharedBefore.Median
 	if copied >= minFound && shared > 0 && float64(copied) >= quarter*float64(shared) {

@@ -42,19 +42,22 @@ func (r *TraceReport) mainWriter() string {
 		phases[s.Phase.during()] += s.CopiedPages
 	}
 	parts := []string{f.Name}
-	if p := largest(phases, f.CopiedPages); p != "" {
-		parts = append(parts, p)
-	}
-	if g := largest(regions, f.CopiedPages); g != "" {
-		parts = append(parts, g)
+	for _, m := range []map[string]int64{phases, regions} {
+		if name := nearlyAll(m); name != "" {
+			parts = append(parts, name)
+		}
 	}
 	return fmt.Sprintf("%s of %s copied pages: %s.", number(f.CopiedPages), number(r.InTables.CopiedPages), strings.Join(parts, ", "))
 }
 
-// largest gives the name that at least nine tenths of all have; "" where there is none.
-func largest(m map[string]int64, all int64) string {
+// nearlyAll gives the name that stands for at least nine tenths of all; "" where there is none.
+func nearlyAll(m map[string]int64) string {
+	all := int64(0)
+	for _, n := range m {
+		all += n
+	}
 	for name, n := range m {
-		if 10*n >= 9*all && n > 0 {
+		if n > 0 && 10*n >= 9*all {
 			return name
 		}
 	}

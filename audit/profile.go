@@ -53,16 +53,9 @@ func (b *profileBuilder) profile() Profile {
 		keys = append(keys, k)
 	}
 	slices.SortFunc(keys, func(x, y sampleKey) int {
-		kernel := 0
-		if x.kernel != y.kernel {
-			kernel = 1
-			if y.kernel {
-				kernel = -1
-			}
-		}
 		return cmp.Or(cmp.Compare(b.sums[y].pages, b.sums[x].pages), cmp.Compare(b.sums[y].copies, b.sums[x].copies),
 			cmp.Compare(x.pid, y.pid), cmp.Compare(x.region, y.region), cmp.Compare(x.phase, y.phase), cmp.Compare(x.step, y.step),
-			cmp.Compare(x.frame, y.frame), cmp.Compare(x.stack, y.stack), kernel)
+			cmp.Compare(x.frame, y.frame), cmp.Compare(x.stack, y.stack), cmpBool(x.kernel, y.kernel))
 	})
 	frames := map[ebpf.FrameID]int{}
 	frame := func(id ebpf.FrameID) int {

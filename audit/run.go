@@ -12,6 +12,7 @@ type ForktestReport struct {
 	Capture       Capture           `json:"capture"` // of the last run
 	Runs          []Run             `json:"runs"`
 	Summary       Summary           `json:"summary"`
+	Tracer        *Tracer           `json:"tracer,omitempty"` // missing: nothing was traced
 	Findings      []Finding         `json:"findings"`
 	Warnings      []pagemap.Warning `json:"warnings"`
 }
@@ -54,6 +55,17 @@ type Event struct {
 	Regions      []RegionDiff     `json:"regions"`
 	DurationNano int64            `json:"duration_ns"` // of the event in the worker, as the harness measured it
 	Stats        map[string]int64 `json:"stats,omitempty"`
+	// Attribution says who made the copies: with the tracer only.
+	*Attribution
+}
+
+// Tracer says how the faults of the runs were traced.
+type Tracer struct {
+	Variant   string    `json:"variant"`         // of the last run: "tp_btf", "raw_tracepoint", "tracepoint"
+	SeesQuiet bool      `json:"sees_quiet_ones"` // copies that the kernel makes without a fault are seen
+	Stacks    bool      `json:"stacks"`
+	Collector Collector `json:"collector"` // of the first worker in the last run
+	Lost      LostParts `json:"lost"`      // over all runs
 }
 
 // Summary gives each event's median over runs and workers.
@@ -70,6 +82,8 @@ type EventSummary struct {
 	NewBytes     Interval     `json:"new_bytes"`
 	Change       Change       `json:"change"`  // sums over all runs
 	Regions      []RegionDiff `json:"regions"` // sums over all runs
+	// Attribution sums those of all runs and workers: with the tracer only.
+	*Attribution
 }
 
 // Interval is a median with its 95% confidence interval where there are samples enough for one, else the range.

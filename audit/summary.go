@@ -39,6 +39,7 @@ func eventNames(runs []Run) (names []string) {
 func summarizeEvent(name string, runs []Run, page pagemap.Bytes) EventSummary {
 	out := EventSummary{Name: name, Regions: []RegionDiff{}}
 	var shared, copied, fresh []float64
+	var traced []*Attribution
 	for i := range runs {
 		var s, c, n []float64
 		for k := range runs[i].Events {
@@ -51,6 +52,9 @@ func summarizeEvent(name string, runs []Run, page pagemap.Bytes) EventSummary {
 			n = append(n, float64(pagemap.Bytes(e.NewPages)*page))
 			out.Change.Add(&e.Change)
 			out.addRegions(e.Regions)
+			if e.Attribution != nil {
+				traced = append(traced, e.Attribution)
+			}
 		}
 		if len(c) == 0 {
 			continue
@@ -59,6 +63,9 @@ func summarizeEvent(name string, runs []Run, page pagemap.Bytes) EventSummary {
 		shared, copied, fresh = append(shared, median(s)), append(copied, median(c)), append(fresh, median(n))
 	}
 	SortRegions(out.Regions)
+	if len(traced) > 0 {
+		out.Attribution = SumAttributions(traced)
+	}
 	out.SharedBefore, out.CopiedBytes, out.NewBytes = NewInterval(shared), NewInterval(copied), NewInterval(fresh)
 	return out
 }

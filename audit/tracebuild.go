@@ -274,7 +274,7 @@ func (b *traceBuilder) report() *TraceReport {
 	})
 	for k, n := range b.functions {
 		row := FunctionRow{Name: k.name, Module: k.module, Path: k.path, BuildID: k.buildID, FaultCounts: n.FaultCounts, CopiedByPhase: n.phases}
-		row.File, row.Line = n.line()
+		row.File, row.Line = mostOf(n.lines)
 		r.ByFunction = append(r.ByFunction, row)
 	}
 	slices.SortFunc(r.ByFunction, func(x, y FunctionRow) int {
@@ -291,11 +291,11 @@ func (b *traceBuilder) report() *TraceReport {
 	return r
 }
 
-// line gives the source line with the most copies.
-func (f *functionSum) line() (string, int) {
+// mostOf gives the source line with the most copies.
+func mostOf(lines map[sourceLine]int64) (string, int) {
 	var best sourceLine
 	most := int64(-1)
-	for l, n := range f.lines {
+	for l, n := range lines {
 		if n > most || n == most && cmp.Or(cmp.Compare(l.file, best.file), cmp.Compare(l.line, best.line)) < 0 {
 			best, most = l, n
 		}
@@ -321,14 +321,7 @@ func (b *traceBuilder) stackRows() (out []StackRow) {
 		out = append(out, row)
 	}
 	slices.SortFunc(out, func(x, y StackRow) int {
-		cut := 0
-		if x.Cut != y.Cut {
-			cut = 1
-			if x.Cut {
-				cut = -1
-			}
-		}
-		return cmp.Or(x.compare(&y.FaultCounts), slices.Compare(x.Frames, y.Frames), cut)
+		return cmp.Or(x.compare(&y.FaultCounts), slices.Compare(x.Frames, y.Frames), cmpBool(x.Cut, y.Cut))
 	})
 	return out
 }
