@@ -34,6 +34,7 @@ type faultsCollector struct {
 	Count      uint64
 	During     faultsBits
 	Minor      faultsBits
+	Unsettled  faultsBits
 	Marking    faultsBits
 	Sweeping   faultsBits
 	Compacting faultsBits
@@ -176,6 +177,20 @@ const (
 	faultsPhasePHASE_GC      faultsPhase = 4
 )
 
+type faultsProbe struct {
+	_       structs.HostLayout
+	Operand uint64
+	Offset  int64
+	Event   uint8
+	Arg     uint8
+	Slot    uint8
+	Size    uint8
+	Shift   uint8
+	Rule    uint8
+	Phase   uint8
+	Sign    uint8
+}
+
 type faultsRecordType uint32
 
 const (
@@ -282,6 +297,7 @@ const (
 	faultsMapCounts               = "counts"
 	faultsMapFrames               = "frames"
 	faultsMapLosses               = "losses"
+	faultsMapProbes               = "probes"
 	faultsMapRecords              = "records"
 	faultsMapRegions              = "regions"
 	faultsMapStacks               = "stacks"
@@ -421,6 +437,7 @@ type faultsMapSpecs struct {
 	Counts     *ebpf.MapSpec `ebpf:"counts"`
 	Frames     *ebpf.MapSpec `ebpf:"frames"`
 	Losses     *ebpf.MapSpec `ebpf:"losses"`
+	Probes     *ebpf.MapSpec `ebpf:"probes"`
 	Records    *ebpf.MapSpec `ebpf:"records"`
 	Regions    *ebpf.MapSpec `ebpf:"regions"`
 	Stacks     *ebpf.MapSpec `ebpf:"stacks"`
@@ -486,6 +503,7 @@ type faultsMaps struct {
 	Counts     *ebpf.Map `ebpf:"counts"`
 	Frames     *ebpf.Map `ebpf:"frames"`
 	Losses     *ebpf.Map `ebpf:"losses"`
+	Probes     *ebpf.Map `ebpf:"probes"`
 	Records    *ebpf.Map `ebpf:"records"`
 	Regions    *ebpf.Map `ebpf:"regions"`
 	Stacks     *ebpf.Map `ebpf:"stacks"`
@@ -500,6 +518,7 @@ func (m *faultsMaps) Close() error {
 		m.Counts,
 		m.Frames,
 		m.Losses,
+		m.Probes,
 		m.Records,
 		m.Regions,
 		m.Stacks,

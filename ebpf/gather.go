@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"os"
 	"slices"
+	"strings"
 	"time"
 	"unsafe"
 
@@ -26,8 +27,11 @@ type gatherer struct {
 // space is an address space while it is traced.
 type space struct {
 	Space
-	read    bool // its mappings have been read, or can be no more
-	retried int  // readings on behalf of an instruction that no mapping covered
+	read  bool          // its mappings have been read, or can be no more
+	code  string        // the files of its code, as they were when its collector was looked for
+	found bool          // its collector has been looked for
+	again bool          // and is to be looked for again
+	retry time.Duration // not before this
 }
 
 // region is a mapping as the kernel's side told of it.
@@ -188,6 +192,7 @@ func (g *gatherer) visit() {
 		}
 	}
 	clear(g.fresh)
+	g.t.collectors.retry(g)
 }
 
 // identify reads who a process is.
@@ -225,6 +230,38 @@ func (g *gatherer) look(s *space) {
 	s.Mappings = maps
 	g.names.space(s.ID, s.Process.PID)
 	g.nameRegions(s)
+	g.collector(s)
+}
+
+// collector looks for a space's garbage collector: when it is new, and when its code has changed since. A forked process
+// has its parent's, which the kernel's side has handed on.
+func (g *gatherer) collector(s *space) {
+	code := codeFiles(s.Mappings)
+	if s.code == code {
+		return
+	}
+	s.code = code
+	if p := g.spaces[s.Parent]; s.Cause == CauseFork && !s.found && p != nil && p.found && !p.again && p.code == code {
+		s.found, s.Provider = true, p.Provider
+		return
+	}
+	if s.found && s.Provider.Name != "none" {
+		return
+	}
+	s.again = true
+	g.t.collectors.find(s)
+}
+
+// codeFiles names the files that a process has mapped for execution.
+func codeFiles(maps []pagemap.Mapping) string {
+	var b strings.Builder
+	for i := range maps {
+		if maps[i].Inode != 0 && strings.Contains(maps[i].Perms, "x") {
+			b.WriteString(maps[i].Path)
+			b.WriteByte(0)
+		}
+	}
+	return b.String()
 }
 
 // superseded reports that the process has called exec since.

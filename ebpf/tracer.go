@@ -28,13 +28,14 @@ type Tracer struct {
 	stop chan struct{}
 	done chan struct{}
 
-	mu        sync.Mutex
-	g         *gatherer
-	nextSpace SpaceID
-	quiet     bool
-	warnings  []pagemap.Warning
-	failed    error // of the reading goroutine
-	closed    bool
+	mu         sync.Mutex
+	g          *gatherer
+	collectors *collectors
+	nextSpace  SpaceID
+	quiet      bool
+	warnings   []pagemap.Warning
+	failed     error // of the reading goroutine
+	closed     bool
 }
 
 // Start loads the programs and attaches them; no process is traced yet. The error names the capability, mount or kernel
@@ -47,6 +48,10 @@ func Start(o Options) (*Tracer, error) {
 		return nil, err
 	}
 	t := &Tracer{o: o, stop: make(chan struct{}), done: make(chan struct{})}
+	var err error
+	if t.collectors, err = newCollectors(t); err != nil {
+		return nil, err
+	}
 	symbols, err := readKernelSymbols(o.FS)
 	if t.quiet = err == nil; !t.quiet {
 		t.warnings = append(t.warnings, pagemap.Warning{
@@ -201,7 +206,8 @@ func (t *Tracer) add(pid pagemap.PID) error {
 			return err
 		}
 	}
-	t.g.identify(SpaceID(space.Space))
+	// Now, not at the next reading: probes write to the target, which is to be over when Add returns.
+	t.g.look(t.g.spaces[SpaceID(space.Space)])
 	return nil
 }
 
@@ -241,8 +247,9 @@ func (t *Tracer) Stop() (*Trace, error) {
 	end := t.Now()
 	errs := []error{t.failed}
 	// The programs go first, so that nothing changes any more; the maps stay for the last reading.
+	probes := t.collectors.close()
 	missed, err := t.kernel.detach()
-	errs = append(errs, err, t.flush())
+	errs = append(errs, probes, err, t.flush())
 	trace, err := t.g.finish(end, missed)
 	errs = append(errs, err, t.reader.Close(), t.kernel.close(), t.g.names.close())
 	if err := errors.Join(errs...); err != nil {

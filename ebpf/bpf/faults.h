@@ -9,6 +9,7 @@ typedef unsigned short __u16;
 typedef unsigned int __u32;
 typedef unsigned long long __u64;
 typedef int __s32;
+typedef long long __s64;
 
 /* What became of a page fault. */
 enum kind {
@@ -184,6 +185,7 @@ struct collector {
 	__u64 count;	/* of the counter of collections; 0: none */
 	struct bits during;
 	struct bits minor;	/* mask 0: not known */
+	struct bits unsettled;	/* where it holds, minor means nothing yet */
 	struct bits marking;
 	struct bits sweeping;
 	struct bits compacting;
@@ -259,14 +261,26 @@ enum gc_event {
 	SWEEP_END,
 };
 
-/* The cookie of a probe: event, and where the argument that tells major from
- * minor is (a slot of struct pt_regs, or none). */
-#define COOKIE_EVENT(c) ((c) & 0xff)
-#define COOKIE_ARG(c) (((c) >> 8) & 0xff)	/* register slot + 1; 0: no argument */
-#define COOKIE_SIZE(c) (((c) >> 16) & 0xff)	/* bytes of the argument */
-#define COOKIE_RULE(c) (((c) >> 24) & 0xff)	/* major, if the argument ... */
+/* What a probe on the collector says. Its attach cookie is the index in probes. */
+struct probe {
+	__u64 operand;
+	__s64 offset;	/* of ARG_MEMORY */
+	__u8 event;	/* enum gc_event */
+	__u8 arg;	/* ARG_... */
+	__u8 slot;	/* register: a word of struct pt_regs */
+	__u8 size;	/* bytes of the argument */
+	__u8 shift;	/* bits to the right */
+	__u8 rule;	/* RULE_... */
+	__u8 phase;	/* without an argument: enum phase */
+	__u8 sign;
+};
+
+#define ARG_NONE 0
+#define ARG_REGISTER 1
+#define ARG_MEMORY 2
+
+/* A major collection, if the argument ... */
 #define RULE_AT_LEAST 1	/* >= operand */
 #define RULE_HAS_BITS 2	/* & operand */
-#define COOKIE_OPERAND(c) ((c) >> 32)
 
 #endif

@@ -36,7 +36,8 @@ static __always_inline void phase_by_word(struct collector *c, struct gc_state *
 		gc->phase = PHASE_NONE;
 		gc->step = STEP_NONE;
 	} else {
-		gc->phase = !c->minor.mask ? PHASE_GC : holds(&c->minor, word) ? PHASE_MINOR : PHASE_MAJOR;
+		gc->phase = !c->minor.mask || holds(&c->unsettled, word) ? PHASE_GC :
+			    holds(&c->minor, word) ? PHASE_MINOR : PHASE_MAJOR;
 		gc->step = holds(&c->compacting, word) ? STEP_COMPACTING :
 			   holds(&c->marking, word) ? STEP_MARKING :
 			   holds(&c->sweeping, word) ? STEP_SWEEPING : STEP_UNKNOWN;
@@ -85,34 +86,43 @@ static __always_inline void find_phase(struct thread *t, struct fault *f)
 	}
 }
 
-/* argument reads the register that a probe's note names. */
-static __always_inline __u64 argument(struct pt_regs *ctx, __u64 cookie)
+/* argument reads what a probe's note says holds its argument. */
+static __always_inline int argument(struct pt_regs *ctx, const struct probe *p, __u64 *value)
 {
-	__u32 slot = COOKIE_ARG(cookie) - 1;
-	__u64 value = 0;
+	__u64 word = 0;
 
-	if (slot >= 21)
-		return 0;
-	bpf_probe_read_kernel(&value, sizeof(value), (void *)ctx + slot * sizeof(__u64));
-	if (COOKIE_SIZE(cookie) == 4)
-		value = (__u32)value;
-	return value;
+	if (p->slot >= sizeof(struct pt_regs) / sizeof(__u64) ||
+	    bpf_probe_read_kernel(&word, sizeof(word), (void *)ctx + p->slot * sizeof(__u64)))
+		return -1;
+	if (p->arg == ARG_MEMORY && read_word(word + p->offset, p->size, &word))
+		return -1;
+	word >>= p->shift & 63;
+	if (p->size == 4)
+		word = p->sign ? (__u64)(__s64)(__s32)word : (__u32)word;
+	else if (p->size == 2)
+		word = (__u16)word;
+	else if (p->size == 1)
+		word = (__u8)word;
+	*value = word;
+	return 0;
 }
 
-static __always_inline __u8 phase_by_argument(struct pt_regs *ctx, __u64 cookie)
+static __always_inline __u8 phase_by_argument(struct pt_regs *ctx, const struct probe *p)
 {
 	__u64 value;
+	int major;
 
-	if (!COOKIE_ARG(cookie))
+	if (p->arg == ARG_NONE)
+		return p->phase;
+	if (argument(ctx, p, &value))
 		return PHASE_GC;
-	value = argument(ctx, cookie);
-	switch (COOKIE_RULE(cookie)) {
-	case RULE_AT_LEAST:
-		return value >= COOKIE_OPERAND(cookie) ? PHASE_MAJOR : PHASE_MINOR;
-	case RULE_HAS_BITS:
-		return value & COOKIE_OPERAND(cookie) ? PHASE_MAJOR : PHASE_MINOR;
-	}
-	return PHASE_GC;
+	if (p->rule == RULE_AT_LEAST)
+		major = p->sign ? (__s64)value >= (__s64)p->operand : value >= p->operand;
+	else if (p->rule == RULE_HAS_BITS)
+		major = !!(value & p->operand);
+	else
+		return PHASE_GC;
+	return major ? PHASE_MAJOR : PHASE_MINOR;
 }
 
 /* on_gc_event keeps the state of the thread that runs the collector: faults of
@@ -121,23 +131,25 @@ static __always_inline int on_gc_event(struct pt_regs *ctx, __u64 cookie)
 {
 	__u32 tid;
 	struct thread *t = current_thread(&tid);
+	__u32 index = cookie;
+	struct probe *p = bpf_map_lookup_elem(&probes, &index);
 	struct gc_state *gc;
 	__u8 inside;
 
-	if (!t)
+	if (!t || !p)
 		return 0;
 	gc = &t->gc;
 	inside = gc->phase > PHASE_NONE;
-	switch (COOKIE_EVENT(cookie)) {
+	switch (p->event) {
 	case GC_BEGIN:
-		gc->phase = phase_by_argument(ctx, cookie);
+		gc->phase = phase_by_argument(ctx, p);
 		gc->step = STEP_UNKNOWN;
 		gc->seq++;
-		t->gc_whole = 1;
+		t->gc_whole = 1;	/* the end of a step is not the end of it all */
 		break;
 	case MARK_BEGIN:
 		if (!inside) {
-			gc->phase = phase_by_argument(ctx, cookie);
+			gc->phase = phase_by_argument(ctx, p);
 			gc->seq++;
 		}
 		gc->step = STEP_MARKING;
@@ -159,7 +171,7 @@ static __always_inline int on_gc_event(struct pt_regs *ctx, __u64 cookie)
 		gc->step = STEP_NONE;
 		break;
 	}
-	output_gc(t, tid, COOKIE_EVENT(cookie));
+	output_gc(t, tid, p->event);
 	return 0;
 }
 

@@ -45,13 +45,18 @@ func pythonVersion(t *target, m *module) string {
 	return ""
 }
 
+// series is the first two numbers of a version.
+func series(version string) string {
+	parts := strings.SplitN(version, ".", 3)
+	return strings.Join(parts[:min(2, len(parts))], ".")
+}
+
 // pythonFlag finds the word "collecting" of the main interpreter's collector.
 func pythonFlag(t *target, m *module, version string) (*Flag, string, error) {
-	series := strings.Join(strings.SplitN(version, ".", 3)[:min(2, strings.Count(version, ".")+1)], ".")
 	var addr uint64
 	var how string
 	var err error
-	switch series {
+	switch series := series(version); series {
 	case "3.8", "3.9", "3.10", "3.11", "3.12":
 		addr, err = pythonByCode(t, m, series)
 		how = "PyGC_Collect of " + m.name() + " says where its collector keeps its state"
@@ -233,7 +238,7 @@ func pythonByOffsets(t *target, m *module) (uint64, error) {
 func pythonProbes(m *module, list []elf.Symbol, version string) ([]Probe, error) {
 	name := "gc_collect_main"
 	found, plain := instances(list, name)
-	if len(found) == 0 && (strings.HasPrefix(version, "3.8") || strings.HasPrefix(version, "3.9")) {
+	if s := series(version); len(found) == 0 && (s == "3.8" || s == "3.9") {
 		name = "collect"
 		found, plain = instances(list, name)
 		if len(found) > 1 {
@@ -244,9 +249,7 @@ func pythonProbes(m *module, list []elf.Symbol, version string) ([]Probe, error)
 		return nil, fmt.Errorf("function %s, which collects, is not whole there", name)
 	}
 	probes, err := pair(m, found, function{name, GCBegin, GCEnd})
-	if err != nil || !plain || !slices.ContainsFunc([]string{"3.8", "3.9", "3.10", "3.11", "3.12"}, func(s string) bool {
-		return version == s || strings.HasPrefix(version, s+".")
-	}) {
+	if err != nil || !plain || !slices.Contains([]string{"3.8", "3.9", "3.10", "3.11", "3.12"}, series(version)) {
 		return probes, err
 	}
 	probes[0].Arg = Arg{Kind: ArgRegister, Register: SI, Size: 4, Signed: true}
