@@ -1,9 +1,11 @@
 package ebpf
 
 import (
+	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"cowaudit/internal/testkit"
 	"cowaudit/pagemap"
@@ -90,38 +92,177 @@ func TestKinds(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			for _, variant := range Variants() {
 				t.Run(variant, func(t *testing.T) {
-					s := testkit.Stages(t, append([]string{bin}, append(tt.statements, "stage done")...)...)
-					st := s.To("go")
-					tracer, err := Start(Options{Faults: true, Variant: variant})
-					if err != nil {
-						t.Fatal(err)
-					}
-					defer tracer.Close()
-					if err := tracer.Add(pagemap.PID(st.Named["m"])); err != nil {
-						t.Fatal(err)
-					}
-					for _, pid := range st.PIDs {
-						if err := tracer.Add(pagemap.PID(pid)); err != nil && pid == st.PIDs[0] {
-							t.Fatal(err)
-						}
-					}
-					st = s.To("done")
-					tr, err := tracer.Stop()
-					if err != nil {
-						t.Fatal(err)
-					}
+					s, tr := traced(t, Options{Faults: true, Variant: variant}, bin, tt.statements...)
 					for key, want := range tt.want {
 						who, region, _ := strings.Cut(key, " ")
-						if got := kindsText(in(tr, st.Named[who], st.Regions[region])); got != want {
+						if got := kindsText(in(tr, s.named[who], s.regions[region])); got != want {
 							t.Errorf("%s: %q, want %q", key, got, want)
 						}
 					}
 					if tr.Lost.Any() {
 						t.Errorf("lost: %+v", tr.Lost)
 					}
-					s.Finish()
 				})
 			}
 		})
+	}
+}
+
+// workload is what a traced program said of itself.
+type workload struct {
+	named   map[string]int
+	regions map[string]testkit.Range
+}
+
+// traced runs a program of statements and traces it from its stage "go" on, all processes that there are then.
+func traced(t *testing.T, o Options, bin string, statements ...string) (workload, *Trace) {
+	t.Helper()
+	s := testkit.Stages(t, append([]string{bin}, append(statements, "stage done")...)...)
+	st := s.To("go")
+	tracer, err := Start(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tracer.Close()
+	for _, pid := range st.PIDs {
+		// One that has ended is no longer in /proc.
+		if err := tracer.Add(pagemap.PID(pid)); err != nil && !errors.Is(err, pagemap.ErrGone) {
+			t.Fatal(err)
+		}
+	}
+	st = s.To("done")
+	tr, err := tracer.Stop()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Finish()
+	check(t, tr)
+	return workload{st.Named, st.Regions}, tr
+}
+
+// check holds what is true of every trace: counts sum to the totals less what was lost.
+func check(t *testing.T, tr *Trace) {
+	t.Helper()
+	var sums [NKinds]Tally
+	for i := range tr.Counts {
+		c := &tr.Counts[i]
+		sums[c.Kind].Faults += c.Faults
+		sums[c.Kind].Pages += c.Pages
+		if c.Frame >= FrameID(len(tr.Frames)) || c.Stack >= StackID(len(tr.Stacks)) || tr.SpaceByID(c.Space) == nil {
+			t.Errorf("count %+v names what is not there", *c)
+		}
+	}
+	// Read faults are only in the totals.
+	sums[KindRead] = tr.Totals[KindRead]
+	if sums != tr.Totals && !tr.Lost.Any() {
+		t.Errorf("counts sum to %v, the totals are %v", sums, tr.Totals)
+	}
+}
+
+// TestWithoutFault: copies that the kernel makes through pages that it has pinned have no address, and are counted.
+func TestWithoutFault(t *testing.T) {
+	testkit.Require(t, "gcc", "trace")
+	bin := testkit.CC(t, filepath.Join(testkit.Root(t), "testdata", "workloads", "pages.c"), "-pthread")
+	for _, tt := range []struct {
+		name       string
+		statements []string
+		want       int64
+	}{
+		{"O_DIRECT into shared pages", []string{"anon a 400", "write a 0 400 1", "fork w", "stage go", "w: direct a 0 149"}, 149},
+		{"O_DIRECT into pages of its own", []string{"anon a 400", "write a 0 400 1", "fork w", "w: write a 0 400 2", "stage go", "w: direct a 0 151"}, 0},
+		{"populated by madvise", []string{"anon a 400", "write a 0 400 1", "fork w", "stage go", "w: advise a 0 157 populate_write"}, 157},
+	} {
+		for _, variant := range Variants() {
+			t.Run(tt.name+"/"+variant, func(t *testing.T) {
+				s, tr := traced(t, Options{Faults: true, Variant: variant}, bin, tt.statements...)
+				var n int64
+				for i := range tr.Faults {
+					f := &tr.Faults[i]
+					if f.Detail&DetailNoFault != 0 && f.Kind == KindCopied && tr.SpaceByID(f.Space).Process.PID == pagemap.PID(s.named["w"]) {
+						n++
+						if f.Addr != 0 {
+							t.Errorf("a copy without a fault at %x: the address is not known", f.Addr)
+						}
+					}
+				}
+				if n != tt.want {
+					t.Errorf("%d copies without a fault, want %d", n, tt.want)
+				}
+			})
+		}
+	}
+}
+
+// TestCounts: the counts that the kernel keeps are those of the records.
+func TestCounts(t *testing.T) {
+	testkit.Require(t, "gcc", "trace")
+	bin := testkit.CC(t, filepath.Join(testkit.Root(t), "testdata", "workloads", "pages.c"), "-pthread")
+	s, tr := traced(t, Options{}, bin, "anon a 400", "write a 0 400 1", "anon b 400", "fork w", "stage go", "w: write a 0 331 2", "w: write b 0 173 1")
+	if len(tr.Faults) != 0 {
+		t.Errorf("%d records", len(tr.Faults))
+	}
+	for name, want := range map[string]struct {
+		kind Kind
+		n    int64
+	}{"a": {KindCopied, 331}, "b": {KindNew, 173}} {
+		var n int64
+		for i := range tr.Counts {
+			c := &tr.Counts[i]
+			r := tr.RegionByID(c.Region)
+			if r != nil && c.Kind == want.kind && r.Mapping.Start == pagemap.Addr(s.regions[name].Start) && tr.SpaceByID(c.Space).Process.PID == pagemap.PID(s.named["w"]) {
+				n += c.Faults
+			}
+		}
+		if n != want.n {
+			t.Errorf("%s: %d faults %s, want %d", name, n, want.kind, want.n)
+		}
+	}
+}
+
+// TestNoFollow leaves children out.
+func TestNoFollow(t *testing.T) {
+	testkit.Require(t, "gcc", "trace")
+	bin := testkit.CC(t, filepath.Join(testkit.Root(t), "testdata", "workloads", "pages.c"), "-pthread")
+	statements := []string{"anon a 400", "write a 0 400 1", "stage go", "fork w", "w: write a 0 109 2", "write a 200 313 3"}
+	for _, follow := range []bool{true, false} {
+		s, tr := traced(t, Options{Faults: true, NoFollow: !follow}, bin, statements...)
+		want := map[string]string{"m": "copied 113", "w": "copied 109"}
+		if !follow {
+			want["w"] = ""
+		}
+		for who, w := range want {
+			if got := kindsText(in(tr, s.named[who], s.regions["a"])); got != w {
+				t.Errorf("follow %v: %s: %q, want %q", follow, who, got, w)
+			}
+		}
+	}
+}
+
+// TestLost: a buffer that is too small loses records, and every one of them is counted.
+func TestLost(t *testing.T) {
+	testkit.Require(t, "gcc", "trace")
+	bin := testkit.CC(t, filepath.Join(testkit.Root(t), "testdata", "workloads", "pages.c"), "-pthread")
+	_, tr := traced(t, Options{Faults: true, RingBytes: 4096, Interval: time.Minute}, bin, "anon a 4000", "write a 0 4000 1", "fork w", "stage go", "w: write a 0 3989 2")
+	if got := int64(len(tr.Faults)) + tr.Lost.Records; tr.Lost.Records == 0 || tr.Totals[KindCopied].Faults < 3989 || got < 3989 {
+		t.Errorf("%d records, %d lost, %d copies in the totals; want 3989 or more", len(tr.Faults), tr.Lost.Records, tr.Totals[KindCopied].Faults)
+	}
+}
+
+// TestExec: a process that calls exec is another address space, and is followed.
+func TestExec(t *testing.T) {
+	testkit.Require(t, "gcc", "trace")
+	bin := testkit.CC(t, filepath.Join(testkit.Root(t), "testdata", "workloads", "pages.c"), "-pthread")
+	s, tr := traced(t, Options{Faults: true}, bin, "anon a 400", "write a 0 400 1", "fork w", "stage go", "w: write a 0 83 2", "w: exec")
+	var spaces []*Space
+	for i := range tr.Spaces {
+		if tr.Spaces[i].Process.PID == pagemap.PID(s.named["w"]) {
+			spaces = append(spaces, &tr.Spaces[i])
+		}
+	}
+	if len(spaces) != 2 || spaces[1].Cause != CauseExec || spaces[1].Parent != spaces[0].ID || spaces[0].Ended == 0 || spaces[1].Began != spaces[0].Ended {
+		t.Fatalf("spaces of the process that called exec: %+v", spaces)
+	}
+	if got := kindsText(in(tr, s.named["w"], s.regions["a"])); got != "copied 83" {
+		t.Errorf("%q, want 83 copied", got)
 	}
 }

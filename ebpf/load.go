@@ -77,7 +77,9 @@ func (l *loaded) unlink() error {
 
 // nests reports a program that may come while it runs: an interrupt takes pages, and a program's own look into the
 // target's memory may fault. Neither is of a traced thread's doing, and the kernel skips it (bpf_prog_inc_misses_counter).
-func nests(tracepoint string) bool { return tracepoint == "mm_page_alloc" || tracepoint == "page_fault_kernel" }
+func nests(tracepoint string) bool {
+	return tracepoint == "mm_page_alloc" || tracepoint == "page_fault_kernel"
+}
 
 // detach takes the programs off the tracepoints, decides the faults that were still open, and gives the number of runs
 // that the kernel skipped because the program was running on that processor already. A fault from user mode or a fork is
