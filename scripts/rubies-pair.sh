@@ -50,10 +50,11 @@ in_tree() {
 # runs TREE: in a tree, each of the two libraries is found by LD_LIBRARY_PATH, and the Ruby runs with it. What the loader
 # finds is asked for alone: a library that is not found gives way to Debian's without a word.
 runs() {
-	local lib
+	local lib found
 	for lib in /libruby-a /libruby-b; do
-		in_tree "$1" env LD_LIBRARY_PATH=$lib LD_TRACE_LOADED_OBJECTS=1 /usr/bin/ruby3.3 2>/dev/null | grep -q " => $lib/libruby-3.3.so.3.3 " &&
-			[ "$(in_tree "$1" env LD_LIBRARY_PATH=$lib /usr/bin/ruby3.3 -e 'print RUBY_VERSION[/\d+\.\d+/]' 2>/dev/null)" = 3.3 ] || return 1
+		found=$(in_tree "$1" env LD_LIBRARY_PATH=$lib LD_TRACE_LOADED_OBJECTS=1 /usr/bin/ruby3.3 2>/dev/null) || return 1
+		[[ $found == *" => $lib/libruby-3.3.so.3.3 "* ]] || return 1
+		[ "$(in_tree "$1" env LD_LIBRARY_PATH=$lib /usr/bin/ruby3.3 -e 'print RUBY_VERSION[/\d+\.\d+/]' 2>/dev/null)" = 3.3 ] || return 1
 	done
 }
 

@@ -116,7 +116,7 @@ func TestRubyPairRuns(t *testing.T) {
 		{"none", "LD_LIBRARY_PATH=", []string{wrapper}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			cmd := exec.Command(c.argv[0], append(c.argv[1:], "-e", "puts ARGV; $stdout.flush; gets", "a word", "another")...)
+			cmd := exec.Command(c.argv[0], append(c.argv[1:], "-e", "puts ARGV; $stdout.flush; $stdin.gets", "a word", "another")...)
 			cmd.Dir, cmd.Env = rubies, append(os.Environ(), c.env)
 			r := testkit.StartCmd(t, cmd)
 			r.WaitLine("another")

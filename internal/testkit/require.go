@@ -29,7 +29,7 @@ func Require(t testing.TB, features ...string) {
 		}
 		err := f.probe()
 		if errors.Is(err, errOnDemand) {
-			t.Skip(fmt.Sprintf("not here: %s: %v", name, err))
+			t.Skip("not here: " + name + ": " + err.Error())
 		}
 		if err != nil {
 			Missing(t, fmt.Sprintf("%s: %v", name, err))
