@@ -346,5 +346,9 @@ func (g *gatherer) finish(end time.Duration, missed int64) (*Trace, error) {
 		tr.Regions = append(tr.Regions, r.Region)
 	}
 	slices.SortFunc(tr.Regions, func(a, b Region) int { return cmp.Compare(a.ID, b.ID) })
-	return tr, g.resolve(tr)
+	if err := g.resolve(tr); err != nil {
+		return nil, err
+	}
+	tr.Warnings = append(tr.Warnings, g.names.problems()...)
+	return tr, nil
 }

@@ -9,9 +9,10 @@ import (
 
 // names keeps what is needed to name the code of each space, also after its process has ended.
 type names struct {
-	open   func(pagemap.PID) (codeSpace, error)
-	shut   func() error
-	spaces map[SpaceID]codeSpace
+	open     func(pagemap.PID) (codeSpace, error)
+	shut     func() error
+	problems func() []pagemap.Warning
+	spaces   map[SpaceID]codeSpace
 }
 
 // codeSpace names addresses of one address space.
