@@ -79,8 +79,8 @@ func (t *target) choose(r *runtime, want Provider) (way, error) {
 		case errors.Is(err, ErrNotYet):
 			notYet = err
 			continue
-		case err != nil && (errors.Is(err, pagemap.ErrGone) || t.isGone()):
-			return way{}, err
+		case err != nil && t.isGone():
+			return way{}, fmt.Errorf("%w: %w", pagemap.ErrGone, err)
 		case err != nil:
 			reasons = append(reasons, err.Error())
 			continue

@@ -285,3 +285,26 @@ func TestGone(t *testing.T) {
 		t.Errorf("a process that has ended: %v, want ErrGone", err)
 	}
 }
+
+// A program for another kind of machine is refused in words.
+func TestMachine(t *testing.T) {
+	m := library(t, nil, "-O2", "-DMINOR=10", `-DVERSION="3.3.8"`)
+	b, err := os.ReadFile(m.library)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[18] = byte(elf.EM_AARCH64) // e_machine
+	path := filepath.Join(t.TempDir(), "libruby-arm.so")
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer raw.Close()
+	err = (&module{raw: raw}).parse(pagemap.Mapping{})
+	if !errors.Is(err, errMachine) || !strings.Contains(err.Error(), "EM_AARCH64: only x86-64 is understood") {
+		t.Errorf("error %v, want words about the machine", err)
+	}
+}

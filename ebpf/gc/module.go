@@ -55,7 +55,7 @@ func openMapped(fs pagemap.FS, pid pagemap.PID, at pagemap.Mapping) (*os.File, s
 	if err == nil {
 		return f, name, nil
 	}
-	direct := gone(fmt.Errorf("open %s of %d: %w", at.Path, pid, err))
+	direct := fmt.Errorf("open %s of %d: %w", at.Path, pid, err)
 	// maps shows the path as this process would see it, or, from another mount namespace, as the target does.
 	for _, name := range []string{fs.Path(strconv.Itoa(int(pid)), "root") + at.Path, at.Path} {
 		f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a FIFO may lie there now

@@ -1,7 +1,6 @@
 package gc
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -115,8 +114,8 @@ func (t *target) runtime() (r *runtime, why string, err error) {
 	var troubles []string
 	for _, at := range t.candidates() {
 		m, err := openModule(t.fs, t.pid, at)
-		if errors.Is(err, pagemap.ErrGone) && t.isGone() {
-			return nil, "", err
+		if err != nil && t.isGone() {
+			return nil, "", fmt.Errorf("%w: %w", pagemap.ErrGone, err)
 		}
 		if err != nil {
 			troubles = append(troubles, err.Error())
