@@ -211,12 +211,9 @@ func (c *collectors) retry(g *gatherer) {
 }
 
 func (c *collectors) close() error {
-	var errs []error
-	for _, l := range c.links {
-		errs = append(errs, l.Close())
-	}
+	err := closeAll(c.links)
 	c.links = nil
-	return errors.Join(errs...)
+	return err
 }
 
 // Collector says how the phase of a traced process' collector is known; the zero value where the process is not traced.

@@ -63,15 +63,20 @@ func (l *loaded) close() error {
 	return err
 }
 
-// unlink takes the programs off the tracepoints, all at once: the kernel waits for a grace period each time.
+// unlink takes the programs off the tracepoints, all at once: the kernel may wait for a grace period each time.
 func (l *loaded) unlink() error {
-	errs := make([]error, len(l.links))
+	err := closeAll(l.links)
+	l.links = nil
+	return err
+}
+
+func closeAll(links []link.Link) error {
+	errs := make([]error, len(links))
 	var wg sync.WaitGroup
-	for i, k := range l.links {
+	for i, k := range links {
 		wg.Go(func() { errs[i] = k.Close() })
 	}
 	wg.Wait()
-	l.links = nil
 	return errors.Join(errs...)
 }
 

@@ -247,9 +247,8 @@ func (t *Tracer) Stop() (*Trace, error) {
 	end := t.Now()
 	errs := []error{t.failed}
 	// The programs go first, so that nothing changes any more; the maps stay for the last reading.
-	probes := t.collectors.close()
 	missed, err := t.kernel.detach()
-	errs = append(errs, probes, err, t.flush())
+	errs = append(errs, err, t.collectors.close(), t.flush())
 	trace, err := t.g.finish(end, missed)
 	errs = append(errs, err, t.reader.Close(), t.kernel.close(), t.g.names.close())
 	if err := errors.Join(errs...); err != nil {
