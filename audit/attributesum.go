@@ -3,6 +3,9 @@ package audit
 import (
 	"cmp"
 	"slices"
+
+	"cowaudit/ebpf"
+	"cowaudit/pagemap"
 )
 
 // SumAttributions adds up attributions of several workers or runs. The samples are left out: they are each process' own.
@@ -26,6 +29,32 @@ func SumAttributions(list []*Attribution) *Attribution {
 	out.Unexplained, out.TracedNotCopied = listReasons(unexplained), listReasons(notCopied)
 	out.Counts = sumCounts(list)
 	return out
+}
+
+// NewTracer says how a fork test's run was traced, and adds what was lost to what the runs before had lost; before is nil
+// for the first.
+func NewTracer(t *ebpf.Trace, worker pagemap.PID, stacks bool, before *Tracer) *Tracer {
+	out := &Tracer{Variant: t.Variant, SeesQuiet: t.Quiet, Stacks: stacks, Collector: Collector{Name: "none"}, Lost: LostParts(t.Lost)}
+	for i := range t.Spaces {
+		if s := &t.Spaces[i]; s.Process.PID == worker {
+			out.Collector = Collector(s.Provider)
+		}
+	}
+	if before != nil {
+		out.Lost.add(&before.Lost)
+	}
+	return out
+}
+
+func (l *LostParts) add(o *LostParts) {
+	l.Records += o.Records
+	l.Counts += o.Counts
+	l.Threads += o.Threads
+	l.Spaces += o.Spaces
+	l.Stacks += o.Stacks
+	l.Regions += o.Regions
+	l.Phases += o.Phases
+	l.Missed += o.Missed
 }
 
 func addReasons(m map[string]*Reason, list []Reason) {

@@ -263,7 +263,7 @@ func (b *traceBuilder) report() *TraceReport {
 		},
 		InTables: b.inTables, LeftOut: b.leftOut, ByRegion: []RegionRow{}, ByFunction: []FunctionRow{}, ByStack: []StackRow{},
 		ByPhase: []PhaseRow{}, GC: b.collections(), Processes: b.processes(), Profile: b.profile.profile(),
-		Findings: []Finding{}, Warnings: append([]pagemap.Warning{}, t.Warnings...), Lost: LostParts(t.Lost),
+		Findings: []Finding{}, Warnings: TraceWarnings(t), Lost: LostParts(t.Lost),
 	}
 	r.Faults = b.totals()
 	for k, n := range b.regions {
@@ -287,7 +287,6 @@ func (b *traceBuilder) report() *TraceReport {
 	slices.SortFunc(r.ByPhase, func(x, y PhaseRow) int {
 		return cmp.Or(x.compare(&y.FaultCounts), cmp.Compare(x.Phase, y.Phase), cmp.Compare(x.Step, y.Step))
 	})
-	r.Warnings = append(r.Warnings, traceWarnings(r)...)
 	return r
 }
 

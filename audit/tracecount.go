@@ -149,14 +149,15 @@ func (r *TraceReport) checkTotals() error {
 	return nil
 }
 
-// traceWarnings says what is missing, with a remedy.
-func traceWarnings(r *TraceReport) (w []pagemap.Warning) {
+// TraceWarnings gives the warnings of a trace, and says what it lost, with a remedy.
+func TraceWarnings(t *ebpf.Trace) []pagemap.Warning {
+	w := append([]pagemap.Warning{}, t.Warnings...)
 	add := func(n int64, code, text, remedy string) {
 		if n > 0 {
 			w = append(w, pagemap.Warning{Code: code, Text: fmt.Sprintf(text, n), Remedy: remedy})
 		}
 	}
-	l := &r.Lost
+	l := &t.Lost
 	add(l.Records, "lost_records", "%d records were lost because they were not read in time: their faults are in the totals and in no table", "trace fewer processes at once, or count only (no records of each fault)")
 	add(l.Counts, "lost_counts", "%d faults had no room in the table of counts: they are in the totals and in no table", "trace fewer processes at once, or without stacks")
 	add(l.Threads, "lost_threads", "%d threads could not be followed: their faults are missing", "trace fewer processes at once")

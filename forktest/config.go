@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"cowaudit/ebpf"
 )
 
 // Built-in scenarios.
@@ -60,6 +62,8 @@ type Config struct {
 	Runs    int
 	Timeout time.Duration // for each phase
 
+	Trace *TraceConfig // nil: the page tables alone
+
 	Observer Observer       // nil: Pages{}
 	Output   io.Writer      // gets the application's output as it comes; nil: the last lines are kept for a Failure
 	Progress func(Progress) // called when something begins, from the goroutine of Run
@@ -105,11 +109,14 @@ type plan struct {
 	as      *account
 	harness harness
 	source  string // of the application
+
+	newTracer  func(ebpf.Options) (tracer, error)
+	newCounter func() copyCounter
 }
 
 // newPlan fills in the defaults and refuses what cannot be done.
 func newPlan(c Config) (*plan, error) {
-	p := &plan{Config: c}
+	p := &plan{Config: c, newTracer: startTracer, newCounter: openCounter}
 	for _, step := range []func() error{p.subject, p.scenario, p.numbers, p.account, p.application} {
 		if err := step(); err != nil {
 			return nil, err

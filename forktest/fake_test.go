@@ -97,10 +97,10 @@ func (f *fakeObserver) Capture(_ context.Context, parent pagemap.PID, workers []
 
 // fakeDiff finds that every worker copied as many pages as the later capture's number, of 100.
 func fakeDiff(change func(*audit.DiffReport)) differ {
-	return func(before, after *pagemap.Snapshot, o audit.Options) (*audit.DiffReport, error) {
+	return func(before, after *pagemap.Snapshot, o audit.Options, _ bool) (*audit.DiffReport, *audit.CopiedPages, error) {
 		ps := after.Fam.Processes
 		if n := before.Fam.Processes[0].Start + 1; n != ps[0].Start {
-			return nil, fmt.Errorf("capture %d is compared with capture %d", n-1, ps[0].Start)
+			return nil, nil, fmt.Errorf("capture %d is compared with capture %d", n-1, ps[0].Start)
 		}
 		d := &audit.DiffReport{Version: o.Version, After: audit.Capture{PageSize: 4096, FramesVisible: true, Kernel: fmt.Sprint(ps[0].Start)}}
 		for _, p := range ps[1:] {
@@ -114,7 +114,7 @@ func fakeDiff(change func(*audit.DiffReport)) differ {
 		if change != nil {
 			change(d)
 		}
-		return d, nil
+		return d, nil, nil
 	}
 }
 

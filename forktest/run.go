@@ -25,11 +25,22 @@ func Run(ctx context.Context, c Config) (*audit.ForktestReport, error) {
 	if err := p.Observer.Check(ctx); err != nil {
 		return nil, err
 	}
-	return p.run(ctx, audit.Diff)
+	if err := p.checkTracer(); err != nil {
+		return nil, err
+	}
+	return p.run(ctx, diffPages)
 }
 
-// differ is audit.Diff, or a test's.
-type differ func(before, after *pagemap.Snapshot, o audit.Options) (*audit.DiffReport, error)
+// differ is audit.DiffPages, or a test's; pages are wanted where the faults are traced.
+type differ func(before, after *pagemap.Snapshot, o audit.Options, pages bool) (*audit.DiffReport, *audit.CopiedPages, error)
+
+func diffPages(before, after *pagemap.Snapshot, o audit.Options, pages bool) (*audit.DiffReport, *audit.CopiedPages, error) {
+	if pages {
+		return audit.DiffPages(before, after, o)
+	}
+	r, err := audit.Diff(before, after, o)
+	return r, nil, err
+}
 
 // experiment collects what the runs give.
 type experiment struct {
@@ -39,9 +50,10 @@ type experiment struct {
 	phases int // of one run
 	done   int
 	loud   bool // a run did not become quiet: said once
+	kernel copyCounter
 }
 
-func (p *plan) run(ctx context.Context, diff differ) (*audit.ForktestReport, error) {
+func (p *plan) run(ctx context.Context, diff differ) (report *audit.ForktestReport, err error) {
 	e := &experiment{plan: p, diff: diff, phases: 5, report: &audit.ForktestReport{
 		SchemaVersion: audit.SchemaVersion, Kind: audit.KindForktest, Version: p.Version,
 		Subject: audit.Subject{Name: p.Subject, Command: p.name()},
@@ -49,6 +61,15 @@ func (p *plan) run(ctx context.Context, diff differ) (*audit.ForktestReport, err
 			SettleLimit: p.Settle.String(), Warmup: p.Warmup, Workers: p.Workers},
 		Runs: []audit.Run{}, Warnings: []pagemap.Warning{},
 	}}
+	if p.Trace != nil {
+		// The kernel counts for tasks only that are forked after it was told to.
+		e.kernel = p.newCounter()
+		defer func() {
+			if cerr := e.kernel.close(); cerr != nil {
+				report, err = nil, errors.Join(err, cerr)
+			}
+		}()
+	}
 	for seq := 1; seq <= p.Runs; seq++ {
 		if err := e.one(ctx, seq); err != nil {
 			return nil, err
@@ -85,6 +106,9 @@ func (e *experiment) one(ctx context.Context, seq int) (err error) {
 		return err
 	}
 	if err := t.warmUp(ctx); err != nil {
+		return err
+	}
+	if err := e.attach(t); err != nil {
 		return err
 	}
 	if err := t.fork(ctx); err != nil {
@@ -151,7 +175,7 @@ func (e *experiment) events(ctx context.Context, t *trial) error {
 		if err != nil {
 			return err
 		}
-		d, err := e.diff(before, after, audit.Options{Version: e.Version})
+		d, pages, err := e.diff(before.Snapshot, after.Snapshot, audit.Options{Version: e.Version}, t.tracing != nil)
 		if err != nil {
 			return fmt.Errorf("compare the captures around %s in run %d: %w", name, t.seq, err)
 		}
@@ -161,6 +185,7 @@ func (e *experiment) events(ctx context.Context, t *trial) error {
 			if err != nil {
 				return err
 			}
+			t.pend(len(run.Events), i, pages, before, after)
 			run.Events = append(run.Events, ev)
 			run.Warnings = append(run.Warnings, collected(w, name, stats[i])...)
 			w.last = stats[i]
@@ -168,20 +193,24 @@ func (e *experiment) events(ctx context.Context, t *trial) error {
 		run.Warnings = addWarnings(run.Warnings, d.Warnings)
 		before = after
 	}
+	if err := e.attribute(t, &run); err != nil {
+		return err
+	}
 	e.report.Runs = append(e.report.Runs, run)
 	return nil
 }
 
-func (e *experiment) capture(ctx context.Context, t *trial) (*pagemap.Snapshot, error) {
+func (e *experiment) capture(ctx context.Context, t *trial) (*traced, error) {
 	pids := make([]pagemap.PID, len(t.workers))
 	for i, w := range t.workers {
 		pids[i] = w.pid
 	}
+	begin := t.moment()
 	s, err := e.Observer.Capture(ctx, t.parent.pid, pids)
 	if err != nil {
 		return nil, fmt.Errorf("run %d: %w", t.seq, err)
 	}
-	return s, nil
+	return &traced{s, begin, t.moment()}, nil
 }
 
 // judge takes a worker's part of a diff, and refuses one that has no meaning.

@@ -37,7 +37,8 @@ type trial struct {
 	parent  *watched // the process that speaks; nil before it has
 	workers []*worker
 	greeting
-	phase string // what the subject is doing, in words
+	phase   string   // what the subject is doing, in words
+	tracing *tracing // nil: nothing is traced
 }
 
 // begin starts the subject. The trial must be ended in any case where err is nil.
@@ -81,14 +82,15 @@ func (p *plan) name() string {
 
 // end kills what is left and waits for it.
 func (t *trial) end() error {
+	traceErr := t.stopTracing()
 	for _, w := range t.workers {
 		w.close()
 	}
 	t.watch.close()
 	if err := t.process.end(); err != nil {
-		return fmt.Errorf("clean up after run %d: %w", t.seq, err)
+		return errors.Join(traceErr, fmt.Errorf("clean up after run %d: %w", t.seq, err))
 	}
-	return nil
+	return traceErr
 }
 
 func (t *trial) enter(phase string) {
