@@ -3,6 +3,7 @@ package pagemap
 import (
 	"cmp"
 	"errors"
+	"os"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -109,4 +110,21 @@ func (m *member) shaped() []Mapping {
 		cut(mp.End, ShapeUnknown)
 	}
 	return out
+}
+
+// ShapedMaps is [FS.Maps] with the shapes of the unnamed mappings, and with a mapping in parts where the kernel merged
+// several things into one, as a capture lists them. It reads a few words of pages that are present, and keeps none of
+// them; without the right to (PTRACE_MODE_ATTACH) the shapes stay unknown. The error is ErrGone when the process has ended
+// or is another one by now.
+func (f FS) ShapedMaps(id Identity) ([]Mapping, error) {
+	m, err := openMember(f, &Process{Identity: id}, Options{})
+	if err != nil {
+		return nil, err
+	}
+	defer m.close()
+	c := &Capture{fs: f, page: Bytes(os.Getpagesize())}
+	if err := c.shapesOf(m); err != nil {
+		return nil, err
+	}
+	return m.shaped(), nil
 }
