@@ -159,7 +159,7 @@ func (a *attributor) leftOver() {
 			count(t.space, NotCopiedUnknown, 1)
 		case a.space[s.Process.PID] == 0:
 			count(t.space, NotCopiedOtherProcess, 1)
-		case a.space[s.Process.PID] != t.space, s.Ended != 0 && s.Ended <= a.o.To:
+		case a.space[s.Process.PID] != t.space:
 			count(t.space, NotCopiedEnded, 1)
 		default:
 			count(t.space, a.c.fate(s.Process.PID, t.addr, a.o.PID), 1)

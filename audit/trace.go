@@ -47,7 +47,7 @@ type FaultCounts struct {
 	Zero    int64 `json:"zero"`
 	File    int64 `json:"file"`
 	New     int64 `json:"new"`
-	Read    int64 `json:"read"`
+	Read    int64 `json:"read"` // in the totals of the whole trace alone
 	Shared  int64 `json:"shared"`
 	Swapped int64 `json:"swapped"`
 	HugeTLB int64 `json:"hugetlb"`

@@ -73,6 +73,7 @@ func TestNewTraceReport(t *testing.T) {
 	tr := traceOf(someCounts()...)
 	tr.Totals[ebpf.KindReused].Faults += 19
 	tr.Lost.Records = 23
+	tr.Totals[ebpf.KindRead].Faults += 1009 // no table has them
 	at := func(d time.Duration) ebpf.Fault {
 		return ebpf.Fault{Time: d, Space: 2, GC: ebpf.GC{Phase: ebpf.PhaseMajor, Step: ebpf.StepMarking, Seq: 9}, Kind: ebpf.KindCopied}
 	}
@@ -81,7 +82,7 @@ func TestNewTraceReport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := r.Faults; got.Copied != 8062 || got.CopiedPages != 8077 || got.Reused != 26 || got.Zero != 3 || got.New != 5 || got.Lost != 19 || got.KernelMode != 11 {
+	if got := r.Faults; got.Copied != 8062 || got.CopiedPages != 8077 || got.Reused != 26 || got.Zero != 3 || got.New != 5 || got.Read != 1009 || got.Lost != 19 || got.KernelMode != 11 {
 		t.Errorf("faults %+v", got)
 	}
 	wantRegions := []RegionRow{

@@ -399,6 +399,6 @@ func (b *traceBuilder) totals() FaultTotals {
 	f.KernelMode = b.inTables.KernelMode + b.leftOut.KernelMode
 	f.WithoutFault = b.inTables.WithoutFault + b.leftOut.WithoutFault
 	f.FromSwap = b.inTables.FromSwap + b.leftOut.FromSwap
-	f.Lost = f.Total() - b.inTables.Total() - b.leftOut.Total()
+	f.Lost = f.Total() - f.Read - (b.inTables.Total() - b.inTables.Read) - (b.leftOut.Total() - b.leftOut.Read)
 	return f
 }
