@@ -39,8 +39,16 @@
 // Copied across an event is what was shared with the reference before it and is copied after it. It is never "the frame
 // number changed": migration changes frames, for both sides at once.
 //
+// # Explained
+//
+// Page tables show that a page was copied, the fault trace of package ebpf who copied it: two instruments that know nothing
+// of each other. A copied page is explained when the trace has a copy of the page at that address, in the address space of the
+// side that copied it, between the two captures ([Attribute]). Nothing is explained by number, by likelihood or by a
+// neighbour: what does not fit on either side is listed with its reason. The kernel's own count of copies (wpcopy_count) is
+// the third instrument; [Counts] leads from one to the next without a gap, and calls a gap unaccounted.
+//
 // # Laws
 //
-// [Check] and [CheckDiff] hold every result against its conservation laws before it leaves the package; a breach is an
+// [Check], [CheckDiff], [CheckForktest] and [CheckTrace] hold every result against its conservation laws before it leaves the package; a breach is an
 // error, never a number.
 package audit

@@ -34,6 +34,14 @@
 // wakes its parent or its siblings; it reads them into a buffer that it keeps, and has done so three times before the first
 // capture. Its collector is off but for the events. What is left is measured by the null event.
 //
+// # Who copied
+//
+// With [Config.Trace] the page faults of parent and workers are traced as well. The tracer is attached when the application
+// is loaded and settled, before the fork: what attaching itself writes is then the parent's, and all of it lies before the
+// first capture. What the tracer copies in the workers all the same is in the null event, like everything that is not the
+// event's. The kernel's delay accounting is switched on before the subject starts, since it counts for tasks forked later only,
+// and put back at the end.
+//
 // # What is left behind
 //
 // Nothing. The subject runs in a session of its own, and whatever happens, what descends from it is killed and reaped before
