@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sync"
 
 	"cowaudit/pagemap"
@@ -118,12 +119,13 @@ func (m *module) load() *table {
 			return
 		}
 		t := &table{}
+		// Whether local functions came with it: a table without them has been stripped of them.
 		add := func(f *elf.File, typ elf.SectionType, from Source) bool {
 			n := len(t.syms)
 			if err := guard(func() error { return t.add(f, typ, from) }); err != nil {
 				m.r.problem(m.path, fmt.Errorf("%v: %w", from, err))
 			}
-			return len(t.syms) > n
+			return slices.ContainsFunc(t.syms[n:], func(s symbol) bool { return elf.SymBind(s.bind) == elf.STB_LOCAL })
 		}
 		if m.vdso {
 			whole := add(m.elf, elf.SHT_SYMTAB, SourceVDSO)

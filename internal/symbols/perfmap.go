@@ -18,8 +18,8 @@ import (
 
 // Limits on a map file: about ten times what a large application's JIT compiler writes.
 const (
-	maxPerfMap     = 1 << 30 // bytes
-	maxPerfEntries = 8 << 20
+	maxPerfMap     = 256 << 20 // bytes
+	maxPerfEntries = 4 << 20
 )
 
 // perfMap is a /tmp/perf-PID.map (tools/perf/Documentation/jit-interface.txt): lines "START SIZE NAME" in hexadecimal, added

@@ -77,7 +77,7 @@ func (t *root) inside(path string) []string {
 	return out
 }
 
-// open opens a regular file below the root, and never anything else: to open a device or a pipe can do something, or not
+// openIn opens a regular file below the root, and never anything else: to open a device or a pipe can do something, or not
 // end. Links are followed within the root (openat2, 5.6; before, a link to an absolute path leads out of it).
 func (r *Resolver) openIn(t *root, path string, follow bool) (*os.File, unix.Stat_t, error) {
 	var st unix.Stat_t

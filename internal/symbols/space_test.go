@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -110,6 +111,59 @@ func TestMountNamespace(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	noProblems(t, r)
+}
+
+// On overlayfs, as in containers, maps and stat may name different files: for a file that was changed in the container, stat
+// shows the inode of the layer below.
+func TestOverlay(t *testing.T) {
+	testkit.Require(t, "root", "mountns", "unshare")
+	for _, c := range []struct{ name, change string }{
+		{"of the image", ":"},
+		{"changed in the container", `chmod 700 "$0/merged/still"`},
+		{"written anew", `cp "$0/merged/still" "$0/merged/new"; mv "$0/merged/new" "$0/merged/still"`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			script := `set -e; mount -t tmpfs none "$0"; cd "$0"; mkdir lower upper work merged; cp "$1" lower/still
+				mount -t overlay -o lowerdir=lower,upperdir=upper,workdir=work none merged 2>/dev/null || { echo none; exit 0; }; ` + c.change + `
+				exec "$0/merged/still"`
+			p := testkit.Start(t, testkit.Program(t, "unshare"), "--mount", "sh", "-c", script, dir, cc(t, "still.c", "-Wl,--build-id"))
+			line, _ := p.Line()
+			if line == "none" {
+				testkit.Missing(t, "overlayfs cannot be mounted")
+			}
+			r := resolver(t, Options{})
+			if got := space(t, r, p.PID()).Lookup(number(t, line)); got.Function != "in_the_root" || got.Path != filepath.Join(dir, "merged", "still") {
+				t.Errorf("%+v", got)
+			}
+			noProblems(t, r)
+		})
+	}
+}
+
+// Several goroutines may ask one space while it is read again.
+func TestConcurrent(t *testing.T) {
+	h := hold(t)
+	lib := library(t, t.TempDir(), "libc.so", "names.c")
+	at, page := h.load(lib, "plain"), h.code()
+	s := space(t, resolver(t, Options{Lines: true}), h.PID())
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 50 {
+				if err := s.Refresh(); err != nil {
+					t.Error(err)
+				}
+				if got := s.Lookup(at); got.Function != "plain" || got.Line == 0 {
+					t.Errorf("%+v", got)
+				}
+				if got, _ := s.Child().Stack([]uint64{h.main, page + 1}); len(got) != 2 || got[0].Function != "main" || got[1].Module != "[JIT]" {
+					t.Errorf("%+v", got)
+				}
+			}
+		})
+	}
+	wg.Wait()
 }
 
 // Without the privilege for map_files the path must lead to the mapped file.
