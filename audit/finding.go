@@ -28,6 +28,12 @@ import (
 //	noise_high            the null event copied so much that smaller differences mean nothing
 //	copied                what an event copied, plainly, where only what follows stands out
 //	no_event              nothing but the null event was measured
+//	writer                the function that made most of the copies of an event, when, where, and what that changed
+//	writers_spread        no function made a quarter of them
+//	unexplained           a trace has no copy of a hundredth or more of the copied pages
+//	main_writer           of a trace: the function that made most of the copies
+//	kernel_mode_copies    of a trace: system calls made at least a quarter of them
+//	no_copies             of a trace: there was none
 //	nothing_stands_out    none of the above
 //
 // None but noise_high and unknown_pages is drawn from less memory than minFound, or from fewer pages than minPages in the worker that has the

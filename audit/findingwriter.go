@@ -7,21 +7,21 @@ import (
 	"strings"
 )
 
-// Findings about who wrote:
-//
-//	writer          the function that wrote most of the copied pages, when, where, and what that changed
-//	writers_spread  no function wrote a quarter of them
-//	unexplained     the trace has no copy of a hundredth or more of the copied pages
-
 // agreed is how much of the copied pages a trace should explain.
 const agreed = 0.99
 
-// writerGroup is what a sentence names: a function in one phase and one kind of region.
-type writerGroup struct {
+// writer is what a sentence names: a function in one phase, in the process itself or in its reference.
+type writer struct {
 	name, path  string
 	phase       GCPhase
-	region      RegionKind
 	byReference bool
+}
+
+// writerSum is what a writer's rows sum to.
+type writerSum struct {
+	pages   int64
+	change  Change
+	regions map[string]int64
 }
 
 // FindingsForAttribution says who made the copies. what names the pages in the sentence ("copied pages"); across is added to
@@ -32,19 +32,24 @@ func FindingsForAttribution(a *Attribution, what, across string) []Finding {
 		return nil
 	}
 	var out []Finding
-	pages, changes := map[writerGroup]int64{}, map[writerGroup]*Change{}
+	sums := map[writer]*writerSum{}
 	for i := range a.Functions {
 		r := &a.Functions[i]
-		g := writerGroup{r.Name, r.Path, r.Phase, r.Region, r.ByReference}
-		pages[g] += r.Pages
-		sumAt(changes, g).Add(&r.Change)
+		w := sumAt(sums, writer{r.Name, r.Path, r.Phase, r.ByReference})
+		if w.regions == nil {
+			w.regions = map[string]int64{}
+		}
+		w.pages += r.Pages
+		w.change.Add(&r.Change)
+		w.regions[strings.TrimPrefix(r.Region.Label(), "the ")] += r.Pages
 	}
-	if g, ok := largestGroup(pages); ok {
-		of := fmt.Sprintf("%s of %s %s%s", number(pages[g]), number(all), what, across)
-		if share(pages[g], all) >= quarter {
-			out = append(out, finding("writer", "%s: %s.", of, strings.Join(g.words(changes[g]), ", ")))
+	if g, ok := largestWriter(sums); ok {
+		w := sums[g]
+		of := fmt.Sprintf("%s of %s %s%s", number(w.pages), number(all), what, across)
+		if share(w.pages, all) >= quarter {
+			out = append(out, finding("writer", "%s: %s.", of, strings.Join(w.words(g), ", ")))
 		} else {
-			out = append(out, finding("writers_spread", "No function made a quarter of the copies; the most, %s: %s.", of, strings.Join(g.words(changes[g]), ", ")))
+			out = append(out, finding("writers_spread", "No function made a quarter of the copies; the most, %s: %s.", of, strings.Join(w.words(g), ", ")))
 		}
 	}
 	if share(a.ExplainedPages, all) < agreed {
@@ -58,38 +63,36 @@ func FindingsForAttribution(a *Attribution, what, across string) []Finding {
 	return out
 }
 
-func largestGroup(pages map[writerGroup]int64) (best writerGroup, ok bool) {
-	groups := make([]writerGroup, 0, len(pages))
-	for g := range pages {
-		groups = append(groups, g)
+func largestWriter(sums map[writer]*writerSum) (best writer, ok bool) {
+	all := make([]writer, 0, len(sums))
+	for g := range sums {
+		all = append(all, g)
 	}
-	slices.SortFunc(groups, func(a, b writerGroup) int {
-		return cmp.Or(cmp.Compare(pages[b], pages[a]), cmp.Compare(a.name, b.name), cmp.Compare(a.path, b.path), cmp.Compare(a.phase, b.phase),
-			cmp.Compare(a.region, b.region), cmpBool(a.byReference, b.byReference))
+	slices.SortFunc(all, func(a, b writer) int {
+		return cmp.Or(cmp.Compare(sums[b].pages, sums[a].pages), cmp.Compare(a.name, b.name), cmp.Compare(a.path, b.path), cmp.Compare(a.phase, b.phase), cmpBool(a.byReference, b.byReference))
 	})
-	if len(groups) == 0 {
+	if len(all) == 0 {
 		return best, false
 	}
-	return groups[0], true
+	return all[0], true
 }
 
-// words gives the parts of the sentence: "rb_iseq_mark_and_move", "during a major GC", "brk heap", "identical".
-func (g writerGroup) words(c *Change) []string {
-	out := []string{g.name}
-	if g.byReference {
+// words gives the parts of the sentence: "rb_iseq_mark_and_move", "during a major GC", "brk heap", "identical"; of the last
+// two those that hold for nine tenths of the pages.
+func (w *writerSum) words(of writer) []string {
+	out := []string{of.name}
+	if of.byReference {
 		out = append(out, "in the master")
 	}
-	out = append(out, g.phase.during(), strings.TrimPrefix(g.region.Label(), "the "))
-	known := c.Compared()
-	if 2*known < c.sum() {
-		return out
+	out = append(out, of.phase.during())
+	known, c := w.change.Compared(), &w.change
+	changes := map[string]int64{}
+	if 2*known >= c.sum() {
+		changes = map[string]int64{"identical": c.Identical, "one word changed": c.OneWord, "few words changed": c.FewWords, "many words changed": c.ManyWords, "rewritten": c.Rewritten}
 	}
-	for _, w := range []struct {
-		pages int64
-		word  string
-	}{{c.Identical, "identical"}, {c.OneWord, "one word changed"}, {c.FewWords, "few words changed"}, {c.ManyWords, "many words changed"}, {c.Rewritten, "rewritten"}} {
-		if 10*w.pages >= 9*known && w.pages > 0 {
-			out = append(out, w.word)
+	for _, m := range []map[string]int64{w.regions, changes} {
+		if name := nearlyAll(m); name != "" {
+			out = append(out, name)
 		}
 	}
 	return out

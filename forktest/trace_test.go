@@ -272,3 +272,34 @@ func TestTraceRubies(t *testing.T) {
 		})
 	}
 }
+
+// The writer has its name where the library has symbols: of two builds that differ in one line, one function makes nearly
+// all copies of the first major GC in the one and nearly none in the other.
+func TestTraceRubyPair(t *testing.T) {
+	testkit.Require(t, "pagemap", "trace", "ruby-pair")
+	pair := testkit.RubyPair(t)
+	for _, tt := range []struct {
+		name, env string
+		most      bool
+	}{{"A", pair.EnvA, true}, {"B", pair.EnvB, false}} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := mustRun(t, Config{Subject: pair.Command, Env: []string{tt.env}, Runs: 2, Trace: &TraceConfig{Lines: true}})
+			for _, run := range r.Runs {
+				e := &run.Events[1]
+				named := int64(0)
+				for _, f := range e.Functions {
+					if f.Name == "rb_iseq_mark_and_move" && f.Phase == audit.GCMajor {
+						named += f.Pages
+					}
+				}
+				if tt.most && 100*named < 95*e.CopiedPages || !tt.most && 100*named > 5*max(e.CopiedPages, 100) || 100*e.ExplainedPages < 99*e.CopiedPages {
+					t.Errorf("run %d: rb_iseq_mark_and_move copied %d of %d pages, %d are explained: %s", run.Seq, named, e.CopiedPages, e.ExplainedPages, e.Counts.Sentence())
+				}
+			}
+			if f := r.Runs[0].Events[1].Functions[0]; tt.most && (f.File != "iseq.c" || f.Change.Identical < f.Pages*9/10 || f.Region != audit.RegionBrkHeap) {
+				t.Errorf("the first row %+v", f)
+			}
+			t.Log(r.Findings[0].Text)
+		})
+	}
+}
