@@ -20,6 +20,7 @@ type gatherer struct {
 	counts  map[countKey]*Tally
 	faults  []rawFault
 	names   *names
+	late    int64 // faults that got their region after the trace
 	// visited spaces of this reading: something about them is new
 	fresh map[SpaceID]bool
 }
@@ -118,15 +119,22 @@ func (g *gatherer) fault(r *faultsFaultRecord) {
 		order: r.Order, code: uint8(r.Error),
 	}
 	g.faults = append(g.faults, f)
+	if g.count(&f) {
+		g.fresh[f.space] = true
+	}
+}
+
+// count counts a fault, and reports the first of its like.
+func (g *gatherer) count(f *rawFault) bool {
 	k := countKey{f.space, f.region, f.ip, f.gc, f.stack, f.kind, f.detail}
 	n := g.counts[k]
 	if n == nil {
 		n = new(Tally)
 		g.counts[k] = n
-		g.fresh[f.space] = true
 	}
 	n.Faults++
 	n.Pages += 1 << f.order
+	return n.Faults == 1
 }
 
 func (g *gatherer) spaceRecord(r *faultsSpaceRecord) {
@@ -296,30 +304,6 @@ func (g *gatherer) nameRegions(s *space) {
 	}
 }
 
-// nameRegion takes over what /proc says of the mapping at the region's end, if it is the same one: mappings grow and shrink
-// (brk, stacks), so the extents need not be equal; what they are of must be.
-func nameRegion(r *region, maps []pagemap.Mapping) {
-	for i := range maps {
-		m := &maps[i]
-		if m.End <= r.Mapping.Start {
-			continue
-		}
-		if m.Start >= r.Mapping.End {
-			return
-		}
-		if m.Private() != r.Mapping.Private() || (m.Inode != 0) != r.file {
-			continue
-		}
-		if r.file && m.Offset-uint64(m.Start) != r.Mapping.Offset-uint64(r.Mapping.Start) && m.Path != "/dev/zero" {
-			continue
-		}
-		r.Mapping.Path, r.Mapping.Shape, r.Named = m.Path, m.Shape, true
-		r.Mapping.Major, r.Mapping.Minor, r.Mapping.Inode = m.Major, m.Minor, m.Inode
-		r.Mapping.Fork, r.Mapping.HugePage = m.Fork, m.HugePage
-		return
-	}
-}
-
 // finish gives the trace.
 func (g *gatherer) finish(end time.Duration, missed int64) (*Trace, error) {
 	k := g.t.kernel.coll
@@ -338,10 +322,13 @@ func (g *gatherer) finish(end time.Duration, missed int64) (*Trace, error) {
 		return nil, err
 	}
 	tr.Lost.Missed = missed
+	g.lookAgain()
 	for _, s := range g.spaces {
 		tr.Spaces = append(tr.Spaces, s.Space)
 	}
 	slices.SortFunc(tr.Spaces, func(a, b Space) int { return cmp.Compare(a.ID, b.ID) })
+	g.split()
+	tr.Lost.Regions = max(tr.Lost.Regions-g.late, 0)
 	for _, r := range g.regions {
 		tr.Regions = append(tr.Regions, r.Region)
 	}
