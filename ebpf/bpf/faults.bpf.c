@@ -62,16 +62,34 @@ static __always_inline struct pt_regs *user_regs(void)
 	return (struct pt_regs *)bpf_task_pt_regs((void *)bpf_get_current_task_btf());
 }
 
+/* kind_by_mapping is the kind of a write fault where the mapping decides alone;
+ * KIND_UNKNOWN: it does not. */
+static __always_inline __u8 kind_by_mapping(struct fault *f)
+{
+	if (f->flags & VM_SHARED)
+		return KIND_SHARED;
+	if (f->flags & VM_HUGETLB)
+		return KIND_HUGETLB;
+	if (f->region && !(f->flags & VM_WRITE))
+		return KIND_OTHER;	/* refused: SIGSEGV */
+	return KIND_UNKNOWN;
+}
+
 /* settle decides about a fault of which no more will be seen. */
 static __always_inline void settle(struct thread *t, __u32 tid)
 {
 	struct fault *f = &t->fault;
-	__u8 kind, unplaced = f->detail & DETAIL_NO_MAPPING;
+	__u8 kind, unplaced;
 
 	if (!f->open)
 		return;
 	f->open = 0;
-	if (f->error & ERROR_PROT) {
+	find_region_late(t, f);
+	unplaced = f->detail & DETAIL_NO_MAPPING;
+	kind = kind_by_mapping(f);
+	if (kind != KIND_UNKNOWN) {
+		;
+	} else if (f->error & ERROR_PROT) {
 		if (!(f->seen & SEEN_PLAIN))
 			kind = unplaced ? KIND_UNKNOWN : KIND_REUSED;
 		else if (f->order)
@@ -99,8 +117,12 @@ static __always_inline void settle(struct thread *t, __u32 tid)
 
 static __always_inline void conclude(struct thread *t, __u32 tid, __u8 kind)
 {
+	__u8 by_mapping;
+
+	find_region_late(t, &t->fault);
+	by_mapping = kind_by_mapping(&t->fault);
 	t->fault.open = 0;
-	output_fault(t, tid, &t->fault, kind);
+	output_fault(t, tid, &t->fault, by_mapping != KIND_UNKNOWN ? by_mapping : kind);
 }
 
 static __always_inline int on_fault(void *ctx, __u64 addr, __u64 ip, __u64 error, __u8 detail)
@@ -108,7 +130,7 @@ static __always_inline int on_fault(void *ctx, __u64 addr, __u64 ip, __u64 error
 	__u32 tid;
 	struct thread *t = current_thread(&tid);
 	struct fault *f;
-	__u8 kind = KIND_UNKNOWN;
+	__u8 kind;
 
 	if (!t || t->busy || KERNEL_ADDR(addr))
 		return 0;
@@ -136,18 +158,13 @@ static __always_inline int on_fault(void *ctx, __u64 addr, __u64 ip, __u64 error
 	if (want_stacks)
 		f->stack = take_user_stack(user_regs());
 	t->busy = 0;
-	if (f->flags & VM_SHARED)
-		kind = KIND_SHARED;
-	else if (f->flags & VM_HUGETLB)
-		kind = KIND_HUGETLB;
-	else if (f->region && !(f->flags & VM_WRITE))
-		kind = KIND_OTHER;	/* refused: SIGSEGV */
-	else if (error & ERROR_PKEY)
+	kind = kind_by_mapping(f);
+	if (kind == KIND_UNKNOWN && (error & ERROR_PKEY))
 		kind = KIND_OTHER;
+	if (kind != KIND_UNKNOWN)
+		output_fault(t, tid, f, kind);
 	else
 		f->open = 1;
-	if (!f->open)
-		output_fault(t, tid, f, kind);
 	return 0;
 }
 

@@ -105,6 +105,8 @@ static __always_inline void output_count(struct thread *t, struct fault *f, __u8
 static __always_inline void output_fault(struct thread *t, __u32 tid, struct fault *f, __u8 kind)
 {
 	count_total(kind, 1ULL << (f->order & 31));
+	if (f->detail & DETAIL_NO_MAPPING)
+		count_loss(LOSS_REGIONS);
 	if (want_records)
 		output_record(t, tid, f, kind);
 	else

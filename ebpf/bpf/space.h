@@ -139,11 +139,10 @@ static __always_inline __u32 number_region(struct thread *t, struct mapping *m)
 	return id;
 }
 
-/* find_region says which mapping the fault's address lies in. The mapping that the
- * thread asked for last is kept: looking up costs a lock and, with interrupts off
- * as they are here, an interrupt to give it back (bpf_find_vma, 5.17,
- * kernel/bpf/task_iter.c). */
-static __always_inline void find_region(struct thread *t, struct fault *f)
+/* look_up_region asks for the mapping of the fault's address: bpf_find_vma (5.17,
+ * kernel/bpf/task_iter.c) tries for the lock of the mappings, and fails where
+ * another thread is changing them. */
+static __noinline int look_up_region(struct thread *t, struct fault *f)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
 	struct mm_struct *mm = task->mm;
@@ -151,20 +150,12 @@ static __always_inline void find_region(struct thread *t, struct fault *f)
 	__u32 seq;
 
 	seq = mm ? mappings_seq(mm) : 0;
-	if (t->cached && seq && seq == t->seq && t->mm == (__u64)mm && f->addr >= t->start &&
-	    f->addr < t->end) {
-		f->region = t->region;
-		f->flags = t->flags;
-		return;
-	}
 	t->cached = 0;
-	f->region = 0;
-	f->flags = 0;
 	if (bpf_find_vma(task, f->addr, copy_mapping, &m, 0)) {
 		f->detail |= DETAIL_NO_MAPPING;
-		count_loss(LOSS_REGIONS);
-		return;
+		return -1;
 	}
+	f->detail &= ~DETAIL_NO_MAPPING;
 	f->region = number_region(t, &m);
 	f->flags = m.flags;
 	t->start = m.start;
@@ -174,6 +165,34 @@ static __always_inline void find_region(struct thread *t, struct fault *f)
 	t->mm = (__u64)mm;
 	t->seq = seq;
 	t->cached = 1;
+	return 0;
+}
+
+/* find_region says which mapping the fault's address lies in. The mapping that the
+ * thread asked for last is kept: looking up costs a lock and, with interrupts off
+ * as they are at a fault, an interrupt to give it back. */
+static __always_inline void find_region(struct thread *t, struct fault *f)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
+	struct mm_struct *mm = task->mm;
+	__u32 seq = mm ? mappings_seq(mm) : 0;
+
+	if (t->cached && seq && seq == t->seq && t->mm == (__u64)mm && f->addr >= t->start &&
+	    f->addr < t->end) {
+		f->region = t->region;
+		f->flags = t->flags;
+		return;
+	}
+	f->region = 0;
+	f->flags = 0;
+	look_up_region(t, f);
+}
+
+/* Once more, when it could not be told at the fault. */
+static __always_inline void find_region_late(struct thread *t, struct fault *f)
+{
+	if (f->detail & DETAIL_NO_MAPPING)
+		look_up_region(t, f);
 }
 
 #endif

@@ -32,9 +32,8 @@ type layout struct {
 }
 
 // layouts by the version that has it first. Fields are only appended, so that one table would do, were it not for version 15
-// (6.14, 6.15): it put a maximum and a minimum behind each count in the middle (commits 658eb5ab916d, f65c64f311ee,
-// b016d0873777), and version 16 (6.16, and the stable releases of those two) moved them to the end (0bf2d838de1f). Versions 15 and 16
-// have the same size.
+// (6.14): it put a maximum and a minimum behind each count in the middle (commits 658eb5ab916d, f65c64f311ee, b016d0873777),
+// and version 16 (0bf2d838de1f, also in the stable releases of 6.14) moved them to the end. Both have the same size.
 //
 //	offsets: blkio, swapin, freepages, thrashing, compact, wpcopy, irq
 var layouts = map[int]layout{
