@@ -279,9 +279,11 @@ type faultsThread struct {
 	_          [4]byte
 	Collector  faultsCollector
 	Generation uint32
+	_          [4]byte
+	Key        faultsCountKey
+	Count      faultsCount
 	GcWhole    uint32
 	Busy       uint32
-	_          [4]byte
 }
 
 type faultsUserStack struct {

@@ -13,9 +13,9 @@
  *                             a page not zeroed        private file page (do_cow_fault)
  *                             ... and swap entries     from swap (do_swap_page)
  *
- * An allocation counts only while the thread is in that exception: its user
- * registers then have orig_ax -1 and the fault's own ip. In a system call, where
- * they say nothing, the kernel stack decides (handle_mm_fault, do_wp_page). */
+ * An allocation counts only while the thread is in that exception: the orig_ax of
+ * its user registers is -1 then, and no other fault has come. In a system call,
+ * where they say nothing, the kernel stack decides (handle_mm_fault, do_wp_page). */
 #include "faults.h"
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
@@ -125,7 +125,7 @@ static __always_inline void conclude(struct thread *t, __u32 tid, __u8 kind)
 	output_fault(t, tid, &t->fault, by_mapping != KIND_UNKNOWN ? by_mapping : kind);
 }
 
-static __always_inline int on_fault(void *ctx, __u64 addr, __u64 ip, __u64 error, __u8 detail)
+static __always_inline int on_fault(void *ctx, __u64 addr, __u64 error, __u8 detail)
 {
 	__u32 tid;
 	struct thread *t = current_thread(&tid);
@@ -144,15 +144,15 @@ static __always_inline int on_fault(void *ctx, __u64 addr, __u64 ip, __u64 error
 	t->busy = 1;
 	f = &t->fault;
 	f->addr = addr;
-	f->ip = ip;
+	/* In kernel mode the instruction is the kernel's; what one looks for is the
+	 * system call, which the user registers have. */
+	f->ip = user_regs()->ip;
 	f->time = want_records ? bpf_ktime_get_ns() : 0;
 	f->error = error;
 	f->detail = detail;
 	f->order = 0;
 	f->seen = 0;
 	f->stack = 0;
-	if (detail & DETAIL_KERNEL)
-		f->ip = user_regs()->ip;
 	find_region(t, f);
 	find_phase(t, f);
 	if (want_stacks)
@@ -194,21 +194,23 @@ static __always_inline void on_quiet_alloc(void *ctx, struct thread *t, __u32 ti
 
 static __always_inline int on_alloc(void *ctx, __u32 order, __u64 gfp)
 {
-	__u32 tid;
-	struct thread *t = current_thread(&tid);
 	struct pt_regs *regs;
+	struct thread *t;
 	struct fault *f;
-	__u32 where;
+	__u32 tid, where;
 
-	if (!t || t->busy || !(gfp & GFP_MOVABLE))
+	if (!(gfp & GFP_MOVABLE))
+		return 0;
+	t = current_thread(&tid);
+	if (!t || t->busy)
 		return 0;
 	f = &t->fault;
 	if (!f->open && (order || (gfp & GFP_ZERO)))
 		return 0;
 	regs = user_regs();
 	if (f->open && !(f->detail & DETAIL_KERNEL)) {
-		if ((long)regs->orig_ax != -1 || regs->ip != f->ip)
-			settle(t, tid);	/* the thread has gone on */
+		if ((long)regs->orig_ax != -1)
+			settle(t, tid);	/* the thread has gone on to a system call */
 	} else if (f->open) {
 		where = kernel_stack(ctx);
 		if (!(where & IN_FAULT) || !(where & IN_EXCEPTION))
@@ -304,6 +306,7 @@ static __always_inline int on_exit(void)
 
 	if (t) {
 		settle(t, tid);
+		put_count(t);
 		output_exit(t, tid);
 	}
 	return 0;
@@ -317,6 +320,7 @@ static __always_inline int on_free(__u32 tid)
 
 	if (t) {
 		settle(t, tid);
+		put_count(t);
 		remove_thread(t, tid);
 	}
 	return 0;
@@ -327,14 +331,6 @@ static __always_inline int on_free(__u32 tid)
 	SEC("tp_btf/" #name) int btf_##name(__u64 *ctx) { return body; } \
 	SEC("raw_tp/" #name) int raw_##name(__u64 *ctx) { return body; }
 
-static __always_inline __u64 fault_ip(__u64 regs)
-{
-	__u64 ip = 0;
-
-	bpf_core_read(&ip, sizeof(ip), &((struct pt_regs *)regs)->ip);
-	return ip;
-}
-
 static __always_inline __u32 pid_of(__u64 task)
 {
 	int pid = 0;
@@ -343,10 +339,8 @@ static __always_inline __u32 pid_of(__u64 task)
 	return pid;
 }
 
-RAW(page_fault_user, on_fault(ctx, ctx[0], fault_ip(ctx[1]), ctx[2], 0))
-/* A fault in kernel mode has an instruction of the kernel; what one looks for is
- * the system call, and the user registers have that. */
-RAW(page_fault_kernel, on_fault(ctx, ctx[0], 0, ctx[2], DETAIL_KERNEL))
+RAW(page_fault_user, on_fault(ctx, ctx[0], ctx[2], 0))
+RAW(page_fault_kernel, on_fault(ctx, ctx[0], ctx[2], DETAIL_KERNEL))
 RAW(mm_page_alloc, on_alloc(ctx, ctx[1], ctx[2]))
 RAW(rss_stat, on_rss(ctx[1]))
 RAW(task_newtask, on_newtask(pid_of(ctx[0]), ctx[1]))
@@ -395,13 +389,13 @@ struct tp_exec {
 SEC("tracepoint/exceptions/page_fault_user")
 int tp_page_fault_user(struct tp_page_fault *ctx)
 {
-	return on_fault(ctx, ctx->address, ctx->ip, ctx->error_code, 0);
+	return on_fault(ctx, ctx->address, ctx->error_code, 0);
 }
 
 SEC("tracepoint/exceptions/page_fault_kernel")
 int tp_page_fault_kernel(struct tp_page_fault *ctx)
 {
-	return on_fault(ctx, ctx->address, 0, ctx->error_code, DETAIL_KERNEL);
+	return on_fault(ctx, ctx->address, ctx->error_code, DETAIL_KERNEL);
 }
 
 SEC("tracepoint/kmem/mm_page_alloc")
@@ -463,6 +457,7 @@ int gc_probe(struct pt_regs *ctx)
 static long settle_thread(void *map, __u32 *tid, struct thread *t, void *unused)
 {
 	settle(t, *tid);
+	put_count(t);
 	return 0;
 }
 

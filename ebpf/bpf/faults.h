@@ -198,6 +198,23 @@ struct collector {
 #define COLLECTOR_WORD 1
 #define COLLECTOR_PROBES 2
 
+struct count_key {
+	__u32 space;
+	__u32 region;
+	__u64 ip;
+	__u8 kind;
+	__u8 detail;
+	__u8 phase;
+	__u8 step;
+	__u32 seq;
+	__u64 stack;
+};
+
+struct count {
+	__u64 faults;
+	__u64 pages;
+};
+
 struct thread {
 	__u32 space;
 	__u32 tgid;
@@ -214,6 +231,9 @@ struct thread {
 	/* how the collector's state is known; good while the generation holds */
 	struct collector collector;
 	__u32 generation;
+	/* faults of one kind and place, not in counts yet */
+	struct count_key key;
+	struct count count;
 	__u32 gc_whole;	/* begin and end of collections are told, not only of their steps */
 	__u32 busy;	/* in our own program: faults are not the target's */
 };
@@ -227,28 +247,12 @@ struct region_key {
 	__u32 unused;
 };
 
-struct count_key {
-	__u32 space;
-	__u32 region;
-	__u64 ip;
-	__u8 kind;
-	__u8 detail;
-	__u8 phase;
-	__u8 step;
-	__u32 seq;
-	__u64 stack;
-};
-
 /* Return addresses, innermost first, the instruction before them; 0 ends it. */
 #define USER_FRAMES 64
 struct user_stack {
 	__u64 ip[USER_FRAMES];
 };
 
-struct count {
-	__u64 faults;
-	__u64 pages;
-};
 
 /* What a probe on the collector means: the attach cookie. */
 enum gc_event {

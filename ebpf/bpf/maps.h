@@ -82,12 +82,17 @@ struct {
 	__type(value, __u64);
 } losses SEC(".maps");
 
-static __always_inline void count_loss(__u32 loss)
+static __always_inline void count_losses(__u32 loss, __u64 how_many)
 {
 	__u64 *n = bpf_map_lookup_elem(&losses, &loss);
 
 	if (n)
-		(*n)++;
+		*n += how_many;
+}
+
+static __always_inline void count_loss(__u32 loss)
+{
+	count_losses(loss, 1);
 }
 
 static __always_inline void count_total(__u32 kind, __u64 pages)

@@ -78,28 +78,51 @@ static __always_inline void output_record(struct thread *t, __u32 tid, struct fa
 	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
 }
 
-static __always_inline void output_count(struct thread *t, struct fault *f, __u8 kind)
+/* put_count adds what a thread has gathered to the counts. */
+static __noinline int put_count(struct thread *t)
 {
-	struct count_key key = {};
-	struct count one = { .faults = 1, .pages = 1ULL << (f->order & 31) };
+	struct count_key key = t->key;
 	struct count *n;
 
-	key.space = t->space;
-	key.region = f->region;
-	key.ip = f->ip;
-	key.kind = kind;
-	key.detail = f->detail;
-	key.phase = f->gc.phase;
-	key.step = f->gc.step;
-	key.seq = f->gc.seq;
-	key.stack = f->stack;
+	if (!t->count.faults)
+		return 0;
 	n = bpf_map_lookup_elem(&counts, &key);
 	if (n) {
-		n->faults += one.faults;
-		n->pages += one.pages;
-	} else if (bpf_map_update_elem(&counts, &key, &one, BPF_ANY)) {
-		count_loss(LOSS_COUNTS);
+		n->faults += t->count.faults;
+		n->pages += t->count.pages;
+	} else {
+		struct count first = t->count;
+
+		if (bpf_map_update_elem(&counts, &key, &first, BPF_ANY))
+			count_losses(LOSS_COUNTS, first.faults);
 	}
+	t->count.faults = 0;
+	t->count.pages = 0;
+	return 0;
+}
+
+/* output_count gathers faults of the same place and kind in the thread: they come
+ * in a row, and looking up the counts each time costs as much as all the rest. */
+static __always_inline void output_count(struct thread *t, struct fault *f, __u8 kind)
+{
+	struct count_key *k = &t->key;
+
+	if (k->ip != f->ip || k->region != f->region || k->space != t->space || k->kind != kind ||
+	    k->detail != f->detail || k->phase != f->gc.phase || k->step != f->gc.step ||
+	    k->seq != f->gc.seq || k->stack != f->stack) {
+		put_count(t);
+		k->space = t->space;
+		k->region = f->region;
+		k->ip = f->ip;
+		k->kind = kind;
+		k->detail = f->detail;
+		k->phase = f->gc.phase;
+		k->step = f->gc.step;
+		k->seq = f->gc.seq;
+		k->stack = f->stack;
+	}
+	t->count.faults++;
+	t->count.pages += 1ULL << (f->order & 31);
 }
 
 static __always_inline void output_fault(struct thread *t, __u32 tid, struct fault *f, __u8 kind)
