@@ -28,6 +28,12 @@ type found struct {
 func TestAttributeWorkloads(t *testing.T) {
 	testkit.Require(t, "pagemap", "gcc", "trace", "thp")
 	bin := testkit.CC(t, filepath.Join(testkit.Root(t), "testdata", "workloads", "pages.c"), "-pthread")
+	kernel := openCounter()
+	defer func() {
+		if err := kernel.close(); err != nil {
+			t.Error(err)
+		}
+	}()
 	shared := []string{"anon a 400", "write a 0 400 1", "fork w"}
 	for _, tt := range []struct {
 		name   string
@@ -61,7 +67,7 @@ func TestAttributeWorkloads(t *testing.T) {
 			if err := tracer.Add(m, w); err != nil {
 				t.Fatal(err)
 			}
-			from := tracer.Now()
+			from, counted := tracer.Now(), kernel.copies(w)
 			capture := func() *pagemap.Snapshot {
 				s, err := Pages{}.Capture(context.Background(), m, []pagemap.PID{w})
 				if err != nil {
@@ -72,6 +78,7 @@ func TestAttributeWorkloads(t *testing.T) {
 			before := capture()
 			st.To("done")
 			after := capture()
+			counted = counted.until(kernel.copies(w))
 			to := tracer.Now()
 			trace, err := tracer.Stop()
 			if err != nil {
@@ -114,6 +121,17 @@ func TestAttributeWorkloads(t *testing.T) {
 			}
 			if d := cmp.Diff(tt.want, got, cmp.AllowUnexported(found{})); d != "" {
 				t.Errorf("(-want +got):\n%s\n%s", d, a.Counts.Sentence())
+			}
+			if counted.why != "" {
+				t.Logf("the kernel's count: %s", counted.why)
+			} else {
+				a.Counts.Kernel(counted.n)
+				for _, r := range a.Counts.Residue {
+					// Threads end, and the kernel does not count what a thread copies while it ends.
+					if r.Code == "unaccounted" && (r.Pages > 0 || r.Pages < -8 || tt.name != "eight threads write") {
+						t.Errorf("%s; residue %+v", a.Counts.Sentence(), a.Counts.Residue)
+					}
+				}
 			}
 			r, err := audit.NewTraceReport(trace, audit.TraceOptions{})
 			if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"cowaudit/audit"
 	"cowaudit/ebpf"
+	"cowaudit/ebpf/taskstats"
 	"cowaudit/internal/testkit"
 	"cowaudit/pagemap"
 )
@@ -219,7 +220,8 @@ func TestKernelCopiesUntil(t *testing.T) {
 		{kernelCopies{n: 5}, kernelCopies{n: 18}, kernelCopies{n: 13}},
 		{kernelCopies{why: "a"}, kernelCopies{n: 18}, kernelCopies{why: "a"}},
 		{kernelCopies{n: 5}, kernelCopies{why: "b"}, kernelCopies{why: "b"}},
-		{kernelCopies{n: 5}, kernelCopies{n: 4}, kernelCopies{why: "the count went down"}},
+		{kernelCopies{counts: &taskstats.Counts{Identity: pagemap.Identity{PID: 3}}}, kernelCopies{counts: &taskstats.Counts{Identity: pagemap.Identity{PID: 4}}},
+			kernelCopies{why: "process 4 is not process 3 of the earlier reading"}},
 	} {
 		if got := tt.from.until(tt.to); got != tt.want {
 			t.Errorf("%+v until %+v: %+v, want %+v", tt.from, tt.to, got, tt.want)
