@@ -27,6 +27,7 @@ func probes() map[string]func() error {
 		"hugetlb":    func() error { return writable("/proc/sys/vm/nr_hugepages") },
 		"ksm":        func() error { return writable("/sys/kernel/mm/ksm/run") },
 		"swap":       swap,
+		"taskstats":  taskstats,
 		"thp":        thp,
 		"userns":     func() error { return runs("unshare", "--user", "--map-root-user", "true") },
 		"pidns":      func() error { return runs("unshare", "--pid", "--fork", "true") },
@@ -174,6 +175,14 @@ func swapoff(path string) error {
 		return errno
 	}
 	return nil
+}
+
+// taskstats wants a kernel whose delay accounting can be switched, and the right to do so: the same root may ask for counts.
+func taskstats() error {
+	if err := root(); err != nil {
+		return err
+	}
+	return writable("/proc/sys/kernel/task_delayacct")
 }
 
 // thp wants huge pages where a program asks for them (madvise) at least.
