@@ -68,13 +68,14 @@ func (x *traceIndex) region(id ebpf.RegionID) (RegionKind, string) {
 	if g.Mapping.Inode != 0 {
 		path = g.Mapping.Path
 	}
-	if s := x.spaces[g.Space]; s != nil {
-		if k := mappingAt(s.Mappings, g.Mapping.Start); k < len(s.Mappings) && s.Mappings[k].Start == g.Mapping.Start &&
-			s.Mappings[k].Path == g.Mapping.Path && s.Mappings[k].Perms == g.Mapping.Perms {
-			return x.kinds[g.Space][k], path
+	kind := regionKind(&g.Mapping)
+	if s := x.spaces[g.Space]; s != nil && kind == RegionOther {
+		// The .bss is told by its neighbour.
+		if k := mappingAt(s.Mappings, g.Mapping.Start); k < len(s.Mappings) && s.Mappings[k].Start == g.Mapping.Start && s.Mappings[k].Path == g.Mapping.Path {
+			kind = x.kinds[g.Space][k]
 		}
 	}
-	return regionKind(&g.Mapping), path
+	return kind, path
 }
 
 // frame gives a place in code; the unknown one where there is none of that number.
