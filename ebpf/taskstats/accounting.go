@@ -143,7 +143,12 @@ func (s switches) turnOn() error {
 		return errors.Join(err, s.save(r))
 	}
 	r.OnSince = sinceBoot()
-	return s.save(r)
+	if err := s.save(r); err != nil {
+		return errors.Join(err, s.write("0"))
+	}
+	// Start times are cut to ticks. What the caller starts from here on has one that is later than the switch.
+	time.Sleep(tick - r.OnSince%tick)
+	return nil
 }
 
 // letGo gives up the claim, and switches off what nobody claims any more.

@@ -82,12 +82,10 @@ type thread struct {
 // end, after the page tables were copied (copy_process, kernel/fork.c): seconds where they map hundreds of GiB.
 const forkTime = 10 * time.Second
 
-// userHz is the unit of start times in stat files, on every architecture that Go knows (include/asm-generic/param.h).
-const userHz = 100
+// tick is the unit of start times in stat files, 1/USER_HZ on every architecture that Go knows (include/asm-generic/param.h).
+const tick = time.Second / 100
 
-func started(t pagemap.Identity) time.Duration {
-	return time.Duration(t.Start) * (time.Second / userHz)
-}
+func started(t pagemap.Identity) time.Duration { return time.Duration(t.Start) * tick }
 
 // judge says which threads are known to have counters; the main thread is the one with the PID of the process.
 func (c *Counts) judge(a Accounting, threads []thread) {

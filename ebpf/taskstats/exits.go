@@ -46,6 +46,15 @@ const (
 // something. For one that was there at the beginning of the window, [Counts.Since] an earlier reading is exact; one that was
 // forked after accounting was switched on has all of its copies in WPCopy whatever WPCopyKnown says.
 func (c *Client) Exits() (*Exits, error) {
+	e, err := c.listen(exitBuffer)
+	if err == nil {
+		go e.receive(c.family)
+	}
+	return e, err
+}
+
+// listen registers, and receives nothing yet.
+func (c *Client) listen(buffer int) (*Exits, error) {
 	fd, family, err := dial(unix.SOCK_NONBLOCK)
 	if err != nil {
 		return nil, err
@@ -53,15 +62,14 @@ func (c *Client) Exits() (*Exits, error) {
 	// From here on the socket belongs to the poller, so that Close ends a read.
 	e := &Exits{file: os.NewFile(uintptr(fd), "taskstats"), queue: make(chan Counts, exitQueue), done: make(chan struct{})}
 	e.C = e.queue
-	if err := e.register(fd, family); err != nil {
+	if err := e.register(fd, family, buffer); err != nil {
 		return nil, errors.Join(err, e.file.Close())
 	}
-	go e.receive(family)
 	return e, nil
 }
 
 // register is called before anybody else uses the socket.
-func (e *Exits) register(fd int, family uint16) error {
+func (e *Exits) register(fd int, family uint16, buffer int) error {
 	if ns, err := os.Readlink("/proc/self/ns/net"); err == nil {
 		if first, err := os.Readlink("/proc/1/ns/net"); err == nil && ns != first {
 			return fmt.Errorf("ask for exit records: %w: they are sent to the initial network namespace only (nsenter -t 1 -n)", pagemap.ErrNotSupported)
@@ -73,7 +81,7 @@ func (e *Exits) register(fd int, family uint16) error {
 	}
 	// SO_RCVBUFFORCE needs CAP_NET_ADMIN, which the family asks for anyway. With NETLINK_NO_ENOBUFS the socket goes on after an
 	// overrun; what was dropped is counted all the same (net/netlink/af_netlink.c, netlink_overrun).
-	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, exitBuffer); err != nil {
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, buffer); err != nil {
 		return fmt.Errorf("ask for exit records: make room for them: %w", err)
 	}
 	if err := unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_NO_ENOBUFS, 1); err != nil {

@@ -1,8 +1,12 @@
 package taskstats
 
 import (
+	"errors"
+	"os/exec"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"cowaudit/internal/testkit"
 	"cowaudit/pagemap"
@@ -45,15 +49,17 @@ func TestExits(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := pages(t, "anon warm 8", "write warm 0 8 1", "anon a 400", "write a 0 400 1", "fork w", "w: write warm 0 1 2", "stage go",
-				tt.write, "w: exit", "fork v", "v: write a 0 151 3", "v: exit", "stage done")
+				tt.write, "w: exit", "fork v", "stage forked", "v: write a 0 151 3", "v: exit", "stage done")
 			st := s.To("go")
 			e, err := c.Exits()
 			if err != nil {
 				t.Fatal(err)
 			}
+			t.Cleanup(func() { _ = e.Close() }) // once more, should the test end early
 			before := readAll(t, c, st)["w"]
-			st = s.To("done")
-			got := await(t, e, st.Named["w"], st.Named["v"])
+			wPID, vPID := st.Named["w"], s.To("forked").Named["v"]
+			s.To("done")
+			got := await(t, e, wPID, vPID)
 			lost, err := e.Lost()
 			if err != nil || lost != 0 {
 				t.Errorf("lost %d, %v", lost, err)
@@ -62,7 +68,7 @@ func TestExits(t *testing.T) {
 				t.Error(err)
 			}
 			s.Finish()
-			w, v := got[st.Named["w"]], got[st.Named["v"]]
+			w, v := got[wPID], got[vPID]
 			if n, why := w.Since(&before); why != "" || n < 109 || n > tt.atMost {
 				t.Errorf("w: %d copies, %q, want 109 to %d", n, why, tt.atMost)
 			}
@@ -77,22 +83,9 @@ func TestExits(t *testing.T) {
 	}
 }
 
-// What cannot be delivered is counted, and the socket goes on.
+// What nobody takes is counted.
 func TestExitsLost(t *testing.T) {
-	c := counting(t)
-	e, err := c.Exits()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
 	full := &Exits{queue: make(chan Counts, 1)}
-	s := pages(t, "fork w", "w: exit", "stage done")
-	s.To("done")
-	s.Finish()
 	for range 3 {
 		if err := full.datagram(exitRecord(t, agroup), 0x20, Accounting{On: true}); err != nil {
 			t.Fatal(err)
@@ -103,5 +96,47 @@ func TestExitsLost(t *testing.T) {
 	}
 	if err := full.datagram(exitRecord(t, 0), 0x20, Accounting{On: true}); err != nil || full.lost.Load() != 2 {
 		t.Errorf("a thread's end that is not its process': lost %d, %v", full.lost.Load(), err)
+	}
+}
+
+// A socket that is full loses records, and counts each of them.
+func TestExitsFullSocket(t *testing.T) {
+	c := counting(t)
+	e, err := c.listen(1) // the least that the kernel gives: room for some records
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := e.file.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	const ends = 64
+	for range ends {
+		if err := exec.Command("true").Run(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lost, err := e.Lost()
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := e.file.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var came int64
+	var end error
+	if err := raw.Control(func(fd uintptr) {
+		buf := make([]byte, 64<<10)
+		for ; end == nil; came++ {
+			_, _, end = unix.Recvfrom(int(fd), buf, unix.MSG_DONTWAIT)
+		}
+		came--
+	}); err != nil || !errors.Is(end, unix.EAGAIN) {
+		t.Fatal(err, end)
+	}
+	if lost == 0 || came == 0 || came+lost < ends {
+		t.Errorf("%d records came and %d were lost, of %d at least", came, lost, ends)
 	}
 }

@@ -20,7 +20,7 @@ func selfCommand(test string, env ...string) *exec.Cmd {
 
 // at makes a thread that began some seconds after boot.
 func at(tid int, seconds uint64, counts bool) thread {
-	return thread{Identity: pagemap.Identity{PID: pagemap.PID(tid), Start: seconds * userHz}, stats: stats{counts: counts}}
+	return thread{Identity: pagemap.Identity{PID: pagemap.PID(tid), Start: seconds * uint64(time.Second/tick)}, stats: stats{counts: counts}}
 }
 
 func TestJudge(t *testing.T) {
