@@ -73,6 +73,14 @@ const (
 	faultsDetailDETAIL_NO_MAPPING faultsDetail = 16
 )
 
+type faultsEntry struct {
+	_     structs.HostLayout
+	Tid   uint32
+	Tgid  uint32
+	Space uint32
+	Done  uint32
+}
+
 type faultsExitRecord struct {
 	_      structs.HostLayout
 	Type   uint8
@@ -236,56 +244,6 @@ const (
 	faultsStepSTEP_COMPACTING faultsStep = 4
 )
 
-type faultsThread struct {
-	_     structs.HostLayout
-	Space uint32
-	Tgid  uint32
-	Mm    uint64
-	Fault struct {
-		_     structs.HostLayout
-		Addr  uint64
-		Ip    uint64
-		Time  uint64
-		Flags uint64
-		Gc    struct {
-			_      structs.HostLayout
-			Phase  uint8
-			Step   uint8
-			Unused uint16
-			Seq    uint32
-		}
-		Stack  uint64
-		Region uint32
-		Error  uint32
-		Open   uint8
-		Detail uint8
-		Order  uint8
-		Seen   uint8
-		Unused uint32
-	}
-	Start  uint64
-	End    uint64
-	Flags  uint64
-	Region uint32
-	Seq    uint32
-	Cached uint32
-	Gc     struct {
-		_      structs.HostLayout
-		Phase  uint8
-		Step   uint8
-		Unused uint16
-		Seq    uint32
-	}
-	_          [4]byte
-	Collector  faultsCollector
-	Generation uint32
-	_          [4]byte
-	Key        faultsCountKey
-	Count      faultsCount
-	GcWhole    uint32
-	Busy       uint32
-}
-
 type faultsUserStack struct {
 	_  structs.HostLayout
 	Ip [64]uint64
@@ -298,10 +256,12 @@ const (
 	faultsMapCollectors           = "collectors"
 	faultsMapCounts               = "counts"
 	faultsMapFrames               = "frames"
+	faultsMapFreeSlots            = "free_slots"
 	faultsMapLosses               = "losses"
 	faultsMapProbes               = "probes"
 	faultsMapRecords              = "records"
 	faultsMapRegions              = "regions"
+	faultsMapSlots                = "slots"
 	faultsMapStacks               = "stacks"
 	faultsMapThreads              = "threads"
 	faultsMapTotals               = "totals"
@@ -314,6 +274,7 @@ const (
 	faultsProgBtfSchedProcessExit = "btf_sched_process_exit"
 	faultsProgBtfSchedProcessFree = "btf_sched_process_free"
 	faultsProgBtfTaskNewtask      = "btf_task_newtask"
+	faultsProgEnterThread         = "enter_thread"
 	faultsProgGcProbe             = "gc_probe"
 	faultsProgRawMmPageAlloc      = "raw_mm_page_alloc"
 	faultsProgRawPageFaultKernel  = "raw_page_fault_kernel"
@@ -339,6 +300,7 @@ const (
 	faultsVarExcPageFaultStart    = "exc_page_fault_start"
 	faultsVarExportCause          = "export_cause"
 	faultsVarExportDetail         = "export_detail"
+	faultsVarExportEntry          = "export_entry"
 	faultsVarExportExitRecord     = "export_exit_record"
 	faultsVarExportFaultRecord    = "export_fault_record"
 	faultsVarExportGcEvent        = "export_gc_event"
@@ -411,6 +373,7 @@ type faultsProgramSpecs struct {
 	BtfSchedProcessExit *ebpf.ProgramSpec `ebpf:"btf_sched_process_exit"`
 	BtfSchedProcessFree *ebpf.ProgramSpec `ebpf:"btf_sched_process_free"`
 	BtfTaskNewtask      *ebpf.ProgramSpec `ebpf:"btf_task_newtask"`
+	EnterThread         *ebpf.ProgramSpec `ebpf:"enter_thread"`
 	GcProbe             *ebpf.ProgramSpec `ebpf:"gc_probe"`
 	RawMmPageAlloc      *ebpf.ProgramSpec `ebpf:"raw_mm_page_alloc"`
 	RawPageFaultKernel  *ebpf.ProgramSpec `ebpf:"raw_page_fault_kernel"`
@@ -438,10 +401,12 @@ type faultsMapSpecs struct {
 	Collectors *ebpf.MapSpec `ebpf:"collectors"`
 	Counts     *ebpf.MapSpec `ebpf:"counts"`
 	Frames     *ebpf.MapSpec `ebpf:"frames"`
+	FreeSlots  *ebpf.MapSpec `ebpf:"free_slots"`
 	Losses     *ebpf.MapSpec `ebpf:"losses"`
 	Probes     *ebpf.MapSpec `ebpf:"probes"`
 	Records    *ebpf.MapSpec `ebpf:"records"`
 	Regions    *ebpf.MapSpec `ebpf:"regions"`
+	Slots      *ebpf.MapSpec `ebpf:"slots"`
 	Stacks     *ebpf.MapSpec `ebpf:"stacks"`
 	Threads    *ebpf.MapSpec `ebpf:"threads"`
 	Totals     *ebpf.MapSpec `ebpf:"totals"`
@@ -459,6 +424,7 @@ type faultsVariableSpecs struct {
 	ExcPageFaultStart    *ebpf.VariableSpec `ebpf:"exc_page_fault_start"`
 	ExportCause          *ebpf.VariableSpec `ebpf:"export_cause"`
 	ExportDetail         *ebpf.VariableSpec `ebpf:"export_detail"`
+	ExportEntry          *ebpf.VariableSpec `ebpf:"export_entry"`
 	ExportExitRecord     *ebpf.VariableSpec `ebpf:"export_exit_record"`
 	ExportFaultRecord    *ebpf.VariableSpec `ebpf:"export_fault_record"`
 	ExportGcEvent        *ebpf.VariableSpec `ebpf:"export_gc_event"`
@@ -504,10 +470,12 @@ type faultsMaps struct {
 	Collectors *ebpf.Map `ebpf:"collectors"`
 	Counts     *ebpf.Map `ebpf:"counts"`
 	Frames     *ebpf.Map `ebpf:"frames"`
+	FreeSlots  *ebpf.Map `ebpf:"free_slots"`
 	Losses     *ebpf.Map `ebpf:"losses"`
 	Probes     *ebpf.Map `ebpf:"probes"`
 	Records    *ebpf.Map `ebpf:"records"`
 	Regions    *ebpf.Map `ebpf:"regions"`
+	Slots      *ebpf.Map `ebpf:"slots"`
 	Stacks     *ebpf.Map `ebpf:"stacks"`
 	Threads    *ebpf.Map `ebpf:"threads"`
 	Totals     *ebpf.Map `ebpf:"totals"`
@@ -519,10 +487,12 @@ func (m *faultsMaps) Close() error {
 		m.Collectors,
 		m.Counts,
 		m.Frames,
+		m.FreeSlots,
 		m.Losses,
 		m.Probes,
 		m.Records,
 		m.Regions,
+		m.Slots,
 		m.Stacks,
 		m.Threads,
 		m.Totals,
@@ -541,6 +511,7 @@ type faultsVariables struct {
 	ExcPageFaultStart    *ebpf.Variable `ebpf:"exc_page_fault_start"`
 	ExportCause          *ebpf.Variable `ebpf:"export_cause"`
 	ExportDetail         *ebpf.Variable `ebpf:"export_detail"`
+	ExportEntry          *ebpf.Variable `ebpf:"export_entry"`
 	ExportExitRecord     *ebpf.Variable `ebpf:"export_exit_record"`
 	ExportFaultRecord    *ebpf.Variable `ebpf:"export_fault_record"`
 	ExportGcEvent        *ebpf.Variable `ebpf:"export_gc_event"`
@@ -575,6 +546,7 @@ type faultsPrograms struct {
 	BtfSchedProcessExit *ebpf.Program `ebpf:"btf_sched_process_exit"`
 	BtfSchedProcessFree *ebpf.Program `ebpf:"btf_sched_process_free"`
 	BtfTaskNewtask      *ebpf.Program `ebpf:"btf_task_newtask"`
+	EnterThread         *ebpf.Program `ebpf:"enter_thread"`
 	GcProbe             *ebpf.Program `ebpf:"gc_probe"`
 	RawMmPageAlloc      *ebpf.Program `ebpf:"raw_mm_page_alloc"`
 	RawPageFaultKernel  *ebpf.Program `ebpf:"raw_page_fault_kernel"`
@@ -605,6 +577,7 @@ func (p *faultsPrograms) Close() error {
 		p.BtfSchedProcessExit,
 		p.BtfSchedProcessFree,
 		p.BtfTaskNewtask,
+		p.EnterThread,
 		p.GcProbe,
 		p.RawMmPageAlloc,
 		p.RawPageFaultKernel,

@@ -33,6 +33,8 @@ type space struct {
 	found bool          // its collector has been looked for
 	again bool          // and is to be looked for again
 	retry time.Duration // not before this
+
+	lastExit time.Duration // of one of its threads
 }
 
 // region is a mapping as the kernel's side told of it.
@@ -154,9 +156,9 @@ func (g *gatherer) newSpace(s Space) {
 }
 
 func (g *gatherer) exit(r *faultsExitRecord) {
-	// The first thread may end long before the others; the space's end is that of the last of them.
+	// Any thread may be the last one, the first one included, so this is the end only if the process is gone: see ends.
 	if s := g.spaces[SpaceID(r.Space)]; s != nil && s.Process.PID == pagemap.PID(r.Tgid) {
-		s.Ended = g.since(r.Time)
+		s.lastExit = g.since(r.Time)
 	}
 }
 
@@ -304,6 +306,19 @@ func (g *gatherer) nameRegions(s *space) {
 	}
 }
 
+// ends says when the spaces ended of which a thread did and that have none any more. A zombie has none.
+func (g *gatherer) ends() {
+	for _, s := range g.spaces {
+		if s.lastExit == 0 || s.Ended != 0 {
+			continue
+		}
+		st, err := g.t.o.FS.Stat(s.Process.PID)
+		if err != nil || s.Process.Start != 0 && st.Start != s.Process.Start || st.State == 'Z' || st.State == 'X' {
+			s.Ended = s.lastExit
+		}
+	}
+}
+
 // finish gives the trace.
 func (g *gatherer) finish(end time.Duration, missed int64) (*Trace, error) {
 	k := g.t.kernel.coll
@@ -322,6 +337,7 @@ func (g *gatherer) finish(end time.Duration, missed int64) (*Trace, error) {
 		return nil, err
 	}
 	tr.Lost.Missed = missed
+	g.ends()
 	g.lookAgain()
 	for _, s := range g.spaces {
 		tr.Spaces = append(tr.Spaces, s.Space)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -45,6 +46,7 @@ var prefixes = map[string]string{VariantBTF: "btf_", VariantRaw: "raw_", Variant
 const (
 	probeProgram  = "gc_probe"
 	settleProgram = "settle_all"
+	enterProgram  = "enter_thread"
 )
 
 // loaded is a collection whose programs are attached.
@@ -138,7 +140,7 @@ func loadVariant(o *Options, k kernelSymbols, variant string) (_ *loaded, err er
 	if err != nil {
 		return nil, err
 	}
-	keep := map[string]bool{probeProgram: true, settleProgram: true}
+	keep := map[string]bool{probeProgram: true, settleProgram: true, enterProgram: true}
 	for _, tp := range tracepoints {
 		keep[prefixes[variant]+tp.name] = true
 	}
@@ -159,6 +161,9 @@ func loadVariant(o *Options, k kernelSymbols, variant string) (_ *loaded, err er
 			_ = l.close()
 		}
 	}()
+	if err := freeSlots(l.coll); err != nil {
+		return nil, err
+	}
 	for _, tp := range tracepoints {
 		p := l.coll.Programs[prefixes[variant]+tp.name]
 		if p == nil {
@@ -207,11 +212,40 @@ func configure(spec *cebpf.CollectionSpec, o *Options, k kernelSymbols) error {
 		}
 		spec.Maps["records"].MaxEntries = uint32(o.RingBytes)
 	}
+	pids, err := pidMax(o.FS)
+	if err != nil {
+		return err
+	}
+	spec.Maps["slots"].MaxEntries = uint32(pids/4 + 1)
 	if !o.Stacks {
 		spec.Maps["stacks"].MaxEntries = 1
 	}
 	if o.Faults {
 		spec.Maps["counts"].MaxEntries = 1
+	}
+	return nil
+}
+
+// pidMax is the first process id that there is not: kernel.pid_max, which can be raised to 4,194,304 at any time; a thread
+// beyond it is counted as lost.
+func pidMax(fs pagemap.FS) (int, error) {
+	b, err := os.ReadFile(fs.Path("sys", "kernel", "pid_max"))
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil || n < 1 || n > 1<<22 {
+		return 0, fmt.Errorf("%w: kernel.pid_max is %q", pagemap.ErrFormat, b)
+	}
+	return n, nil
+}
+
+// freeSlots fills the queue of free thread slots; slot 0 stays unused.
+func freeSlots(coll *cebpf.Collection) error {
+	for i := uint32(1); i < coll.Maps["threads"].MaxEntries(); i++ {
+		if err := coll.Maps["free_slots"].Put(nil, i); err != nil {
+			return fmt.Errorf("fill the table of threads: %w", err)
+		}
 	}
 	return nil
 }

@@ -171,35 +171,33 @@ func (t *Tracer) Add(pids ...pagemap.PID) error {
 // add enters every thread of a process. A thread that is started meanwhile by one that is entered already is entered by
 // the kernel's side; one that was started before that is in the next listing.
 func (t *Tracer) add(pid pagemap.PID) error {
-	threads := t.kernel.coll.Maps["threads"]
-	var space faultsThread
-	if err := threads.Lookup(uint32(pid), &space); err == nil {
-		return nil
-	}
 	tids, err := t.o.FS.Threads(pid)
 	if err != nil {
 		return err
 	}
-	if err := t.sharedSpace(pid, &space); err != nil {
-		return err
-	}
-	if space.Space == 0 {
+	id, fresh := t.sharedSpace(pid), false
+	if id == 0 {
 		t.nextSpace++
-		space = faultsThread{Space: uint32(t.nextSpace)}
-		t.g.newSpace(Space{ID: t.nextSpace, Cause: CauseStart, Process: pagemap.Identity{PID: pid}, Began: t.Now()})
+		id, fresh = t.nextSpace, true
+		t.g.newSpace(Space{ID: id, Cause: CauseStart, Process: pagemap.Identity{PID: pid}, Began: t.Now()})
 	}
-	entered := map[pagemap.PID]bool{}
+	seen := map[pagemap.PID]bool{}
 	for more := true; more; {
 		more = false
 		for _, tid := range tids {
-			if entered[tid] {
+			if seen[tid] {
 				continue
 			}
-			entered[tid], more = true, true
-			v := faultsThread{Space: space.Space, Tgid: uint32(pid)}
-			err := threads.Update(uint32(tid), &v, cebpf.UpdateNoExist)
-			if err != nil && !errors.Is(err, cebpf.ErrKeyExist) {
-				return fmt.Errorf("enter thread %d: %w", tid, err)
+			seen[tid], more = true, true
+			was, err := t.enter(tid, pid, id)
+			if err != nil {
+				return err
+			}
+			if was && fresh && tid == pagemap.PID(pid) {
+				// Traced already, as a child: the space that it has stays.
+				delete(t.g.spaces, id)
+				delete(t.g.fresh, id)
+				return nil
 			}
 		}
 		if tids, err = t.o.FS.Threads(pid); err != nil {
@@ -207,22 +205,37 @@ func (t *Tracer) add(pid pagemap.PID) error {
 		}
 	}
 	// Now, not at the next reading: probes write to the target, which is to be over when Add returns.
-	t.g.look(t.g.spaces[SpaceID(space.Space)])
+	t.g.look(t.g.spaces[id])
 	return nil
 }
 
-// sharedSpace finds the space of a traced process whose address space this one uses too (CLONE_VM without CLONE_THREAD).
-func (t *Tracer) sharedSpace(pid pagemap.PID, out *faultsThread) error {
+// enter has the kernel's side trace a thread, and reports whether it did so before.
+func (t *Tracer) enter(tid, pid pagemap.PID, id SpaceID) (was bool, err error) {
+	e := faultsEntry{Tid: uint32(tid), Tgid: uint32(pid), Space: uint32(id)}
+	if _, err := t.kernel.coll.Programs[enterProgram].Run(&cebpf.RunOptions{Context: &e, ContextOut: &e}); err != nil {
+		return false, fmt.Errorf("enter thread %d: %w", tid, err)
+	}
+	switch e.Done {
+	case 0:
+		return false, fmt.Errorf("enter thread %d: no room for more than %d threads", tid, t.kernel.coll.Maps["threads"].MaxEntries()-1)
+	case 2:
+		return true, nil
+	}
+	return false, nil
+}
+
+// sharedSpace finds the space of a traced process whose address space this one uses too (CLONE_VM without CLONE_THREAD);
+// 0: there is none.
+func (t *Tracer) sharedSpace(pid pagemap.PID) SpaceID {
 	for _, s := range t.g.spaces {
 		if s.Ended != 0 || s.Process.PID == pid {
 			continue
 		}
 		if same, err := t.o.FS.SharesMM(pid, s.Process.PID); err == nil && same {
-			out.Space = uint32(s.ID)
-			return nil
+			return s.ID
 		}
 	}
-	return nil
+	return 0
 }
 
 // Close takes everything out of the kernel. Stop does it too.

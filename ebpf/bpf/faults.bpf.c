@@ -38,6 +38,7 @@ EXPORT(enum record_type, record_type);
 EXPORT(enum cause, cause);
 EXPORT(enum loss, loss);
 EXPORT(enum gc_event, gc_event);
+EXPORT(struct entry, entry);
 EXPORT(struct fault_record, fault_record);
 EXPORT(struct space_record, space_record);
 EXPORT(struct region_record, region_record);
@@ -283,15 +284,18 @@ static __always_inline int on_exec(__u32 old_pid)
 	struct thread *t;
 
 	if (old_pid != tid) {
-		/* Not the first thread did the exec: it takes the first one's id. */
-		t = bpf_map_lookup_elem(&threads, &old_pid);
-		if (!t)
-			return 0;
-		settle(t, old_pid);
-		bpf_map_update_elem(&threads, &tid, t, BPF_ANY);
-		bpf_map_delete_elem(&threads, &old_pid);
+		/* Not the first thread did the exec: it takes the first one's id, whose
+		 * own end has come before (de_thread). */
+		t = traced(tid);
+		if (t) {
+			settle(t, tid);
+			put_count(t);
+			release_slot(t, tid);
+		}
+		t = move_thread(old_pid, tid);
+	} else {
+		t = traced(tid);
 	}
-	t = bpf_map_lookup_elem(&threads, &tid);
 	if (t) {
 		settle(t, tid);
 		new_space(t, tid, t->space, CAUSE_EXEC);
@@ -316,7 +320,7 @@ static __always_inline int on_exit(void)
  * memory (mm_release). So the thread is let go when its task is. */
 static __always_inline int on_free(__u32 tid)
 {
-	struct thread *t = bpf_map_lookup_elem(&threads, &tid);
+	struct thread *t = traced(tid);
 
 	if (t) {
 		settle(t, tid);
@@ -454,9 +458,11 @@ int gc_probe(struct pt_regs *ctx)
 	return on_gc_event(ctx, bpf_get_attach_cookie(ctx));
 }
 
-static long settle_thread(void *map, __u32 *tid, struct thread *t, void *unused)
+static long settle_thread(void *map, __u32 *slot, struct thread *t, void *unused)
 {
-	settle(t, *tid);
+	if (!t->tid)
+		return 0;
+	settle(t, t->tid);
 	put_count(t);
 	return 0;
 }
@@ -467,5 +473,25 @@ SEC("syscall")
 int settle_all(void *ctx)
 {
 	bpf_for_each_map_elem(&threads, settle_thread, 0, 0);
+	return 0;
+}
+
+/* Run by the user to trace a thread from now on. It is done here, since four
+ * threads share a word of slots. */
+SEC("syscall")
+int enter_thread(struct entry *e)
+{
+	struct thread *t;
+
+	if (traced(e->tid)) {
+		e->done = 2;
+		return 0;
+	}
+	t = take_slot(e->tid);
+	if (!t)
+		return 0;
+	t->space = e->space;
+	t->tgid = e->tgid;
+	e->done = 1;
 	return 0;
 }

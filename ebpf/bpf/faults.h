@@ -216,8 +216,10 @@ struct count {
 };
 
 struct thread {
+	__u32 tid;	/* 0: the slot is free */
 	__u32 space;
 	__u32 tgid;
+	__u32 unused;
 	__u64 mm;
 	struct fault fault;
 	/* the mapping that was looked up last; good while seq holds */
@@ -263,6 +265,14 @@ enum gc_event {
 	MARK_END,
 	SWEEP_BEGIN,
 	SWEEP_END,
+};
+
+/* The argument of enter_thread. */
+struct entry {
+	__u32 tid;
+	__u32 tgid;
+	__u32 space;
+	__u32 done;	/* out: 1: entered, 2: was there already, 0: no room */
 };
 
 /* What a probe on the collector says. Its attach cookie is the index in probes. */

@@ -21,12 +21,33 @@ __u32 collectors_generation = 0;
 /* The flags with which do_wp_page asks for pages, learnt from the first copy. */
 __u64 gfp_of_copies = 0;
 
+/* The traced threads. A look-up in a hash costs as much as a program that does
+ * nothing; these two are loads. */
+#define MAX_THREADS 16384
+
+struct slots {
+	__u16 slot[4];
+};
+
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 32768);
-	__type(key, __u32);	/* thread id, in the first PID namespace */
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 4194304 / 4);	/* the user makes it fit kernel.pid_max */
+	__type(key, __u32);	/* thread id / 4, in the first PID namespace */
+	__type(value, struct slots);
+} slots SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_THREADS);
+	__type(key, __u32);	/* slot; 0 is nobody's */
 	__type(value, struct thread);
 } threads SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_QUEUE);
+	__uint(max_entries, MAX_THREADS);
+	__type(value, __u32);	/* slots that are free; the user fills it */
+} free_slots SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -105,10 +126,30 @@ static __always_inline void count_total(__u32 kind, __u64 pages)
 	}
 }
 
+static __always_inline __u16 *slot_of(__u32 tid)
+{
+	__u32 key = tid / 4;
+	struct slots *s = bpf_map_lookup_elem(&slots, &key);
+
+	return s ? &s->slot[tid % 4] : 0;
+}
+
+/* traced gives a thread's state; 0: it is not traced. */
+static __always_inline struct thread *traced(__u32 tid)
+{
+	__u16 *slot = slot_of(tid);
+	__u32 key;
+
+	if (!slot || !*slot)
+		return 0;
+	key = *slot;
+	return bpf_map_lookup_elem(&threads, &key);
+}
+
 static __always_inline struct thread *current_thread(__u32 *tid)
 {
 	*tid = bpf_get_current_pid_tgid();
-	return bpf_map_lookup_elem(&threads, tid);
+	return traced(*tid);
 }
 
 #endif

@@ -46,16 +46,49 @@ static __always_inline void new_space(struct thread *t, __u32 tid, __u32 parent,
 	output_space(t, tid, parent, cause);
 }
 
+/* take_slot gives a thread id a state of its own, all zero; 0: there is none left. */
+static __always_inline struct thread *take_slot(__u32 tid)
+{
+	__u16 *slot = slot_of(tid);
+	struct thread *t;
+	__u32 key = 0;
+
+	if (!slot || bpf_map_pop_elem(&free_slots, &key)) {
+		count_loss(LOSS_THREADS);
+		return 0;
+	}
+	t = bpf_map_lookup_elem(&threads, &key);
+	if (!t)
+		return 0;
+	__builtin_memset(t, 0, sizeof(*t));
+	t->tid = tid;
+	*slot = key;
+	return t;
+}
+
+static __always_inline void release_slot(struct thread *t, __u32 tid)
+{
+	__u16 *slot = slot_of(tid);
+	__u32 key;
+
+	if (!slot || !*slot)
+		return;
+	key = *slot;
+	*slot = 0;
+	t->tid = 0;
+	bpf_map_push_elem(&free_slots, &key, BPF_ANY);
+}
+
 static __always_inline void add_thread(struct thread *parent, __u32 tid, __u64 clone_flags)
 {
-	struct thread t = {};
+	struct thread *t = take_slot(tid);
 
-	t.space = parent->space;
-	t.tgid = clone_flags & CLONE_THREAD ? parent->tgid : tid;
+	if (!t)
+		return;
+	t->space = parent->space;
+	t->tgid = clone_flags & CLONE_THREAD ? parent->tgid : tid;
 	if (!(clone_flags & CLONE_VM))
-		new_space(&t, tid, parent->space, CAUSE_FORK);
-	if (bpf_map_update_elem(&threads, &tid, &t, BPF_ANY))
-		count_loss(LOSS_THREADS);
+		new_space(t, tid, parent->space, CAUSE_FORK);
 }
 
 static __always_inline void remove_thread(struct thread *t, __u32 tid)
@@ -64,7 +97,21 @@ static __always_inline void remove_thread(struct thread *t, __u32 tid)
 
 	if (t->tgid == tid)
 		bpf_map_delete_elem(&collectors, &space);
-	bpf_map_delete_elem(&threads, &tid);
+	release_slot(t, tid);
+}
+
+/* The first thread of a process that calls exec has another one's id from then on. */
+static __always_inline struct thread *move_thread(__u32 from, __u32 to)
+{
+	__u16 *a = slot_of(from), *b = slot_of(to);
+	struct thread *t = traced(from);
+
+	if (!a || !b || !t)
+		return 0;
+	*b = *a;
+	*a = 0;
+	t->tid = to;
+	return t;
 }
 
 struct mapping {
