@@ -179,11 +179,11 @@ func (s switches) letGo(users *os.File) (err error) {
 // lock excludes other cowaudits while the setting and its record are changed.
 func (s switches) lock() (unlock func() error, err error) {
 	if err := os.MkdirAll(s.dir, 0o755); err != nil {
-		return nil, fmt.Errorf("keep the record of delay accounting: %w", err)
+		return nil, fmt.Errorf("switch delay accounting, which is for root: make a place for its record: %w", err)
 	}
 	f, err := os.OpenFile(filepath.Join(s.dir, "task_delayacct.lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("keep the record of delay accounting: %w", err)
+		return nil, fmt.Errorf("switch delay accounting, which is for root: %w", err)
 	}
 	if err := flock(f, unix.LOCK_EX); err != nil {
 		return nil, errors.Join(err, f.Close())

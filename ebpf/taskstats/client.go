@@ -24,6 +24,9 @@ type Client struct {
 	buf     []byte
 }
 
+// errOtherProc: the PIDs of the kernel's answers would not be those of /proc.
+var errOtherProc = fmt.Errorf("%w: /proc is mounted for another pid namespace", pagemap.ErrNotSupported)
+
 // Open connects to the kernel's TASKSTATS family (CONFIG_TASKSTATS) and tries it on this process. It needs CAP_NET_ADMIN in
 // the initial user namespace. The error wraps pagemap.ErrNotSupported where the family is not there, or is of a kernel before
 // 5.19 that counts no copies, or where /proc is that of another pid namespace than the caller's; and fs.ErrPermission where
@@ -32,7 +35,7 @@ func Open() (*Client, error) {
 	if self, err := os.Readlink("/proc/self"); err != nil {
 		return nil, fmt.Errorf("open taskstats: %w", err)
 	} else if self != strconv.Itoa(os.Getpid()) {
-		return nil, fmt.Errorf("open taskstats: %w: process %d is %q in /proc: it is mounted for another pid namespace", pagemap.ErrNotSupported, os.Getpid(), self)
+		return nil, fmt.Errorf("open taskstats: %w: this process is %d, and %s in /proc", errOtherProc, os.Getpid(), self)
 	}
 	fd, family, err := dial(0)
 	if err != nil {

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -33,6 +35,7 @@ type Exits struct {
 const (
 	exitQueue  = 4096
 	exitBuffer = 4 << 20
+	arrival    = 5 * time.Second // of the first record, which takes microseconds
 )
 
 // Exits registers for the exit records of all CPUs (TASKSTATS_CMD_ATTR_REGISTER_CPUMASK, kernel/taskstats.c,
@@ -46,7 +49,7 @@ const (
 // something. For one that was there at the beginning of the window, [Counts.Since] an earlier reading is exact; one that was
 // forked after accounting was switched on has all of its copies in WPCopy whatever WPCopyKnown says.
 func (c *Client) Exits() (*Exits, error) {
-	e, err := c.listen(exitBuffer)
+	e, err := c.listen()
 	if err == nil {
 		go e.receive(c.family)
 	}
@@ -54,7 +57,7 @@ func (c *Client) Exits() (*Exits, error) {
 }
 
 // listen registers, and receives nothing yet.
-func (c *Client) listen(buffer int) (*Exits, error) {
+func (c *Client) listen() (*Exits, error) {
 	fd, family, err := dial(unix.SOCK_NONBLOCK)
 	if err != nil {
 		return nil, err
@@ -62,43 +65,90 @@ func (c *Client) listen(buffer int) (*Exits, error) {
 	// From here on the socket belongs to the poller, so that Close ends a read.
 	e := &Exits{file: os.NewFile(uintptr(fd), "taskstats"), queue: make(chan Counts, exitQueue), done: make(chan struct{})}
 	e.C = e.queue
-	if err := e.register(fd, family, buffer); err != nil {
-		return nil, errors.Join(err, e.file.Close())
+	err = register(fd, family)
+	if err == nil {
+		err = e.arrives(family)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("ask for exit records: %w", err), e.file.Close())
 	}
 	return e, nil
 }
 
-// register is called before anybody else uses the socket.
-func (e *Exits) register(fd int, family uint16, buffer int) error {
-	if ns, err := os.Readlink("/proc/self/ns/net"); err == nil {
-		if first, err := os.Readlink("/proc/1/ns/net"); err == nil && ns != first {
-			return fmt.Errorf("ask for exit records: %w: they are sent to the initial network namespace only (nsenter -t 1 -n)", pagemap.ErrNotSupported)
-		}
-	}
+func register(fd int, family uint16) error {
 	cpus, err := os.ReadFile("/sys/devices/system/cpu/possible")
 	if err != nil {
-		return fmt.Errorf("ask for exit records: %w", err)
+		return err
 	}
 	// SO_RCVBUFFORCE needs CAP_NET_ADMIN, which the family asks for anyway. With NETLINK_NO_ENOBUFS the socket goes on after an
 	// overrun; what was dropped is counted all the same (net/netlink/af_netlink.c, netlink_overrun).
-	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, buffer); err != nil {
-		return fmt.Errorf("ask for exit records: make room for them: %w", err)
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, exitBuffer); err != nil {
+		return fmt.Errorf("make room for them: %w", err)
 	}
 	if err := unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_NO_ENOBUFS, 1); err != nil {
-		return fmt.Errorf("ask for exit records: %w", err)
+		return err
 	}
 	list := append([]byte(strings.TrimSpace(string(cpus))), 0)
 	const seq = 1 << 31 // exit records are numbered from 0 (taskstats_seqnum)
 	_, err = ask(fd, make([]byte, 8192), request(family, unix.NLM_F_ACK, seq, cmdGet, 1, attrRegister, list))
 	switch {
 	case errors.Is(err, syscall.EPERM):
-		return fmt.Errorf("ask for exit records: %w: needs CAP_NET_ADMIN in the initial user namespace", err)
+		return fmt.Errorf("%w: needs CAP_NET_ADMIN in the initial user namespace", err)
 	case errors.Is(err, syscall.EINVAL):
-		return fmt.Errorf("ask for exit records: %w: not in the initial pid and user namespaces: %w", pagemap.ErrNotSupported, err)
+		return fmt.Errorf("%w: not in the initial pid and user namespaces: %w", pagemap.ErrNotSupported, err)
 	case err != nil:
-		return fmt.Errorf("ask for exit records: %w", err)
+		return err
 	}
 	return nil
+}
+
+// arrives sees to it that records come here: a thread of this process ends, and its record is waited for. Nothing else tells the
+// initial network namespace from others in every kernel.
+func (e *Exits) arrives(family uint16) error {
+	if err := e.file.SetReadDeadline(time.Now().Add(arrival)); err != nil {
+		return err
+	}
+	go endThread()
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := e.file.Read(buf)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return fmt.Errorf("%w: none comes: they are sent to the initial network namespace only", pagemap.ErrNotSupported)
+		}
+		if err != nil {
+			return err
+		}
+		m, _, err := nextMessage(buf[:n])
+		if err != nil {
+			return err
+		}
+		if m.kind != family || m.cmd != cmdNew {
+			continue
+		}
+		r, err := parseRecords(m.body)
+		if err != nil {
+			return err
+		}
+		if r.hasTask && int(r.task.tgid) == os.Getpid() {
+			return e.file.SetReadDeadline(time.Time{})
+		}
+	}
+}
+
+// endThread is a goroutine's: a thread that is still locked when it returns ends with it. The main thread does not, so that is
+// kept busy meanwhile.
+func endThread() {
+	runtime.LockOSThread()
+	if unix.Gettid() != os.Getpid() {
+		return
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread()
+	}()
+	<-done
+	runtime.UnlockOSThread()
 }
 
 func (e *Exits) receive(family uint16) {

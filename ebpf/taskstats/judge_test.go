@@ -110,6 +110,7 @@ func TestProbeWords(t *testing.T) {
 		{"on by a run", probed(16, Accounting{On: true, OnSince: 1}, false), Yes, false},
 		{"left on", probed(16, Accounting{On: true, OnSince: 1}, true), Yes, true},
 		{"an old kernel", probeError(fmt.Errorf("open: %w", pagemap.ErrNotSupported)), No, true},
+		{"another /proc", probeError(fmt.Errorf("open: %w", errOtherProc)), No, true},
 		{"refused", probeError(fmt.Errorf("ask: %w", syscall.EPERM)), Unknown, true},
 		{"something else", probeError(fmt.Errorf("ask: %w", syscall.ENOMEM)), Unknown, false},
 	} {

@@ -65,6 +65,8 @@ func probed(version int, a Accounting, left bool) Probed {
 func probeError(err error) Probed {
 	p := Probed{Detail: err.Error()}
 	switch {
+	case errors.Is(err, errOtherProc):
+		p.Outcome, p.Remedy = No, "mount -t proc proc /proc, in this pid namespace"
 	case errors.Is(err, pagemap.ErrNotSupported):
 		p.Outcome, p.Remedy = No, "a kernel from Linux "+Since+" on with CONFIG_TASKSTATS and CONFIG_TASK_DELAY_ACCT"
 	case errors.Is(err, fs.ErrPermission):
