@@ -197,7 +197,7 @@ func (p *prober) softDirty(own *page) Row {
 func (p *prober) delays() Row {
 	r := Row{Name: "delay_accounting", Group: Host, Since: "5.19"}
 	const what = "the kernel's own count of copies (wpcopy_count)"
-	v, err := text("/proc/sys/kernel/task_delayacct")
+	v, err := text(p.fs.Path("sys", "kernel", "task_delayacct"))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return p.absent(r, "CONFIG_TASK_DELAY_ACCT")
@@ -205,7 +205,7 @@ func (p *prober) delays() Row {
 		return p.cannotTell(r, err)
 	case v == "0":
 		r.State, r.Detail = No, "switched off: "+what+" stands still"
-		r.Remedy = "sysctl kernel.task_delayacct=1 (a little cost at each fault)"
+		r.Remedy = "sysctl kernel.task_delayacct=1 before the server is started (a little cost at each fault)"
 	case p.before(r.Since):
 		return p.absent(r, "")
 	default:
