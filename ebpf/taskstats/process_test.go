@@ -213,3 +213,22 @@ func TestProcessGone(t *testing.T) {
 		t.Error("a closed client answers")
 	}
 }
+
+// One reading of a process of one thread.
+func BenchmarkProcess(b *testing.B) {
+	testkit.Require(b, "taskstats")
+	c, err := Open()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() {
+		if err := c.Close(); err != nil {
+			b.Error(err)
+		}
+	}()
+	for b.Loop() {
+		if _, err := c.Process(1); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
