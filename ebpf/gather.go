@@ -20,7 +20,8 @@ type gatherer struct {
 	counts  map[countKey]*Tally
 	faults  []rawFault
 	names   *names
-	late    int64 // faults that got their region after the trace
+	last    time.Duration // of the latest record
+	late    int64         // faults that got their region after the trace
 	// visited spaces of this reading: something about them is new
 	fresh map[SpaceID]bool
 }
@@ -115,8 +116,14 @@ func (g *gatherer) record(b []byte) {
 }
 
 func (g *gatherer) fault(r *faultsFaultRecord) {
+	// Where it has no time it has that of the record before: it was decided after that.
+	at := g.last
+	if r.Time != 0 {
+		at = g.since(r.Time)
+		g.last = max(g.last, at)
+	}
 	f := rawFault{
-		time: g.since(r.Time), addr: r.Addr, ip: r.Ip, space: SpaceID(r.Space), region: RegionID(r.Region), thread: pagemap.PID(r.Tid),
+		time: at, addr: r.Addr, ip: r.Ip, space: SpaceID(r.Space), region: RegionID(r.Region), thread: pagemap.PID(r.Tid),
 		gc: GC{Phase(r.Gc.Phase), Step(r.Gc.Step), r.Gc.Seq}, stack: r.Stack, kind: Kind(r.Kind), detail: Detail(r.Detail),
 		order: r.Order, code: uint8(r.Error),
 	}

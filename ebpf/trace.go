@@ -173,7 +173,7 @@ type Stack struct {
 
 // Fault is one fault.
 type Fault struct {
-	Time   time.Duration // since Trace.Began
+	Time   time.Duration // since Trace.Began, when it was decided; of a reuse, at the latest copy before that
 	Addr   pagemap.Addr  // 0: not known (DetailNoFault)
 	Space  SpaceID
 	Region RegionID

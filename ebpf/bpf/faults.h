@@ -102,7 +102,7 @@ struct fault_record {
 	__u32 region;	/* 0: none */
 	__u64 addr;	/* 0: not known (DETAIL_NO_FAULT) */
 	__u64 ip;
-	__u64 time;	/* ns since boot, CLOCK_MONOTONIC */
+	__u64 time;	/* ns, CLOCK_MONOTONIC; 0: between the records before and after it */
 	struct gc_state gc;
 	__u64 stack;	/* key in stacks; 0: none */
 	__u32 error;	/* the exception's error code */
@@ -220,6 +220,7 @@ struct thread {
 	__u32 space;
 	__u32 tgid;
 	__u32 unused;
+	__u64 regs;	/* the place of its user registers */
 	__u64 mm;
 	struct fault fault;
 	/* the mapping that was looked up last; good while seq holds */
