@@ -61,7 +61,7 @@ func (c *collectors) find(s *space) {
 	s.found, s.again = true, false
 	plan, err := gc.Find(c.t.o.FS, s.Process.PID, c.want)
 	if errors.Is(err, gc.ErrNotYet) {
-		s.again, s.retry = true, c.t.Now()+retryAfter
+		s.again, s.retry = true, c.t.clock()+retryAfter
 	}
 	if err != nil {
 		s.Provider = Provider{Name: "none", Runtime: plan.Runtime, Version: plan.Version, Module: plan.Module, Why: err.Error()}
@@ -202,7 +202,7 @@ func constantPhase(p *gc.Probe) Phase {
 
 // retry asks the runtimes again that were still starting.
 func (c *collectors) retry(g *gatherer) {
-	now := c.t.Now()
+	now := c.t.clock()
 	for _, s := range g.spaces {
 		if s.again && s.Ended == 0 && now >= s.retry {
 			c.find(s)

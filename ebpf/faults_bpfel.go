@@ -91,14 +91,12 @@ type faultsExitRecord struct {
 	Time   uint64
 }
 
-type faultsFaultRecord struct {
+type faultsFaultEntry struct {
 	_      structs.HostLayout
-	Type   uint8
 	Kind   uint8
 	Detail uint8
 	Order  uint8
-	Tid    uint32
-	Space  uint32
+	Error  uint8
 	Region uint32
 	Addr   uint64
 	Ip     uint64
@@ -110,9 +108,18 @@ type faultsFaultRecord struct {
 		Unused uint16
 		Seq    uint32
 	}
-	Stack  uint64
-	Error  uint32
-	Unused uint32
+	Stack uint64
+}
+
+type faultsFaultRecord struct {
+	_       structs.HostLayout
+	Type    uint8
+	N       uint8
+	Unused  uint16
+	Tid     uint32
+	Space   uint32
+	Unused2 uint32
+	Faults  [8]faultsFaultEntry
 }
 
 type faultsGcEvent uint32
@@ -302,6 +309,7 @@ const (
 	faultsVarExportDetail         = "export_detail"
 	faultsVarExportEntry          = "export_entry"
 	faultsVarExportExitRecord     = "export_exit_record"
+	faultsVarExportFaultEntry     = "export_fault_entry"
 	faultsVarExportFaultRecord    = "export_fault_record"
 	faultsVarExportGcEvent        = "export_gc_event"
 	faultsVarExportGcRecord       = "export_gc_record"
@@ -319,6 +327,7 @@ const (
 	faultsVarHandleMmFaultStart   = "handle_mm_fault_start"
 	faultsVarLastRegion           = "last_region"
 	faultsVarLastSpace            = "last_space"
+	faultsVarMark                 = "mark"
 	faultsVarWantRecords          = "want_records"
 	faultsVarWantStacks           = "want_stacks"
 )
@@ -426,6 +435,7 @@ type faultsVariableSpecs struct {
 	ExportDetail         *ebpf.VariableSpec `ebpf:"export_detail"`
 	ExportEntry          *ebpf.VariableSpec `ebpf:"export_entry"`
 	ExportExitRecord     *ebpf.VariableSpec `ebpf:"export_exit_record"`
+	ExportFaultEntry     *ebpf.VariableSpec `ebpf:"export_fault_entry"`
 	ExportFaultRecord    *ebpf.VariableSpec `ebpf:"export_fault_record"`
 	ExportGcEvent        *ebpf.VariableSpec `ebpf:"export_gc_event"`
 	ExportGcRecord       *ebpf.VariableSpec `ebpf:"export_gc_record"`
@@ -443,6 +453,7 @@ type faultsVariableSpecs struct {
 	HandleMmFaultStart   *ebpf.VariableSpec `ebpf:"handle_mm_fault_start"`
 	LastRegion           *ebpf.VariableSpec `ebpf:"last_region"`
 	LastSpace            *ebpf.VariableSpec `ebpf:"last_space"`
+	Mark                 *ebpf.VariableSpec `ebpf:"mark"`
 	WantRecords          *ebpf.VariableSpec `ebpf:"want_records"`
 	WantStacks           *ebpf.VariableSpec `ebpf:"want_stacks"`
 }
@@ -513,6 +524,7 @@ type faultsVariables struct {
 	ExportDetail         *ebpf.Variable `ebpf:"export_detail"`
 	ExportEntry          *ebpf.Variable `ebpf:"export_entry"`
 	ExportExitRecord     *ebpf.Variable `ebpf:"export_exit_record"`
+	ExportFaultEntry     *ebpf.Variable `ebpf:"export_fault_entry"`
 	ExportFaultRecord    *ebpf.Variable `ebpf:"export_fault_record"`
 	ExportGcEvent        *ebpf.Variable `ebpf:"export_gc_event"`
 	ExportGcRecord       *ebpf.Variable `ebpf:"export_gc_record"`
@@ -530,6 +542,7 @@ type faultsVariables struct {
 	HandleMmFaultStart   *ebpf.Variable `ebpf:"handle_mm_fault_start"`
 	LastRegion           *ebpf.Variable `ebpf:"last_region"`
 	LastSpace            *ebpf.Variable `ebpf:"last_space"`
+	Mark                 *ebpf.Variable `ebpf:"mark"`
 	WantRecords          *ebpf.Variable `ebpf:"want_records"`
 	WantStacks           *ebpf.Variable `ebpf:"want_stacks"`
 }

@@ -97,9 +97,7 @@ func (g *gatherer) record(b []byte) {
 	}
 	switch faultsRecordType(b[0]) {
 	case faultsRecordTypeRECORD_FAULT:
-		if r, ok := as[faultsFaultRecord](b); ok {
-			g.fault(r)
-		}
+		g.batch(b)
 	case faultsRecordTypeRECORD_SPACE:
 		if r, ok := as[faultsSpaceRecord](b); ok {
 			g.spaceRecord(r)
@@ -115,17 +113,30 @@ func (g *gatherer) record(b []byte) {
 	}
 }
 
-func (g *gatherer) fault(r *faultsFaultRecord) {
+// batch takes in the faults of one record, which ends behind the last that is in use.
+func (g *gatherer) batch(b []byte) {
+	var r faultsFaultRecord
+	head := int(unsafe.Offsetof(r.Faults))
+	if len(b) < head {
+		return
+	}
+	copy(unsafe.Slice((*byte)(unsafe.Pointer(&r)), unsafe.Sizeof(r)), b)
+	for i := range min(int(r.N), len(r.Faults), (len(b)-head)/int(unsafe.Sizeof(r.Faults[0]))) {
+		g.fault(&r, &r.Faults[i])
+	}
+}
+
+func (g *gatherer) fault(r *faultsFaultRecord, e *faultsFaultEntry) {
 	// Where it has no time it has that of the record before: it was decided after that.
 	at := g.last
-	if r.Time != 0 {
-		at = g.since(r.Time)
+	if e.Time != 0 {
+		at = g.since(e.Time)
 		g.last = max(g.last, at)
 	}
 	f := rawFault{
-		time: at, addr: r.Addr, ip: r.Ip, space: SpaceID(r.Space), region: RegionID(r.Region), thread: pagemap.PID(r.Tid),
-		gc: GC{Phase(r.Gc.Phase), Step(r.Gc.Step), r.Gc.Seq}, stack: r.Stack, kind: Kind(r.Kind), detail: Detail(r.Detail),
-		order: r.Order, code: uint8(r.Error),
+		time: at, addr: e.Addr, ip: e.Ip, space: SpaceID(r.Space), region: RegionID(e.Region), thread: pagemap.PID(r.Tid),
+		gc: GC{Phase(e.Gc.Phase), Step(e.Gc.Step), e.Gc.Seq}, stack: e.Stack, kind: Kind(e.Kind), detail: Detail(e.Detail),
+		order: e.Order, code: e.Error,
 	}
 	g.faults = append(g.faults, f)
 	if g.count(&f) {

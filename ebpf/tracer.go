@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	cebpf "github.com/cilium/ebpf"
@@ -24,6 +25,8 @@ type Tracer struct {
 	reader *ringbuf.Reader
 	began  time.Time
 	mono   uint64 // the same moment on CLOCK_MONOTONIC, ns
+
+	mark atomic.Uint32
 
 	stop chan struct{}
 	done chan struct{}
@@ -96,8 +99,16 @@ func monotonic() uint64 {
 // Variant says how the programs are attached.
 func (t *Tracer) Variant() string { return t.kernel.variant }
 
-// Now is the time since the trace began, on the clock of its faults.
-func (t *Tracer) Now() time.Duration { return time.Duration(monotonic() - t.mono) }
+// Now is the time since the trace began, on the clock of its faults. A fault's time is that of the last tick of the
+// kernel's clock (1 to 10 ms), and yet never before a Now that came before the fault.
+func (t *Tracer) Now() time.Duration {
+	// Setting it cannot fail but for a map that is gone, and then there are no more faults.
+	_ = t.kernel.coll.Variables["mark"].Set(t.mark.Add(1))
+	return time.Duration(monotonic() - t.mono)
+}
+
+// clock is Now without a mark.
+func (t *Tracer) clock() time.Duration { return time.Duration(monotonic() - t.mono) }
 
 // run reads the kernel's buffers until the tracer is stopped.
 func (t *Tracer) run() {
@@ -179,7 +190,7 @@ func (t *Tracer) add(pid pagemap.PID) error {
 	if id == 0 {
 		t.nextSpace++
 		id, fresh = t.nextSpace, true
-		t.g.newSpace(Space{ID: id, Cause: CauseStart, Process: pagemap.Identity{PID: pid}, Began: t.Now()})
+		t.g.newSpace(Space{ID: id, Cause: CauseStart, Process: pagemap.Identity{PID: pid}, Began: t.clock()})
 	}
 	seen := map[pagemap.PID]bool{}
 	for more := true; more; {
@@ -257,7 +268,7 @@ func (t *Tracer) Stop() (*Trace, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.closed = true
-	end := t.Now()
+	end := t.clock()
 	errs := []error{t.failed}
 	// The programs go first, so that nothing changes any more; the maps stay for the last reading.
 	missed, err := t.kernel.detach()

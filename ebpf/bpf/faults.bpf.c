@@ -40,6 +40,7 @@ EXPORT(enum loss, loss);
 EXPORT(enum gc_event, gc_event);
 EXPORT(struct entry, entry);
 EXPORT(struct fault_record, fault_record);
+EXPORT(struct fault_entry, fault_entry);
 EXPORT(struct space_record, space_record);
 EXPORT(struct region_record, region_record);
 EXPORT(struct exit_record, exit_record);
@@ -78,7 +79,7 @@ static __always_inline __u8 kind_by_mapping(struct fault *f)
 }
 
 /* settle decides about a fault of which no more will be seen. */
-static __always_inline void settle(struct thread *t, __u32 tid)
+static __always_inline void settle(struct thread *t)
 {
 	struct fault *f = &t->fault;
 	__u8 kind, unplaced;
@@ -114,7 +115,7 @@ static __always_inline void settle(struct thread *t, __u32 tid)
 	}
 	if (f->order)
 		f->detail |= DETAIL_HUGE;
-	output_fault(t, tid, f, kind);
+	output_fault(t, f, kind);
 }
 
 /* in_exception reports that the thread is in an exception, not in a system call. */
@@ -129,17 +130,17 @@ static __always_inline int in_exception(struct thread *t)
 	return orig_ax == -1;
 }
 
-static __always_inline void conclude(struct thread *t, __u32 tid, __u8 kind)
+static __always_inline void conclude(struct thread *t, __u8 kind)
 {
 	__u8 by_mapping;
 
 	if (want_records)
-		t->fault.time = bpf_ktime_get_ns();
+		t->fault.time = now(t);
 
 	find_region_late(t, &t->fault);
 	by_mapping = kind_by_mapping(&t->fault);
 	t->fault.open = 0;
-	output_fault(t, tid, &t->fault, by_mapping != KIND_UNKNOWN ? by_mapping : kind);
+	output_fault(t, &t->fault, by_mapping != KIND_UNKNOWN ? by_mapping : kind);
 }
 
 /* Where a fault's instruction is to be had. */
@@ -159,7 +160,7 @@ static __always_inline int on_fault(void *ctx, __u64 addr, __u64 error, __u8 det
 
 	if (!t || t->busy || KERNEL_ADDR(addr))
 		return 0;
-	settle(t, tid);
+	settle(t);
 	if (!(error & ERROR_WRITE)) {
 		count_total(KIND_READ, 1);
 		return 0;
@@ -182,12 +183,11 @@ static __always_inline int on_fault(void *ctx, __u64 addr, __u64 error, __u8 det
 	f->stack = 0;
 	find_region(t, f);
 	find_phase(t, f);
-	/* Reading the clock waits for all that has been begun, here for the exception:
-	 * 70 ns. A copy gets its time when it is decided. What can be one and is decided
+	/* A copy gets its time when it is decided. What can be one and is decided
 	 * later gets it now; the rest goes without. */
 	f->time = 0;
 	if (want_records && ((f->flags & REGION_FILE) || detail))
-		f->time = bpf_ktime_get_ns();
+		f->time = now(t);
 	if (want_stacks)
 		f->stack = take_user_stack(user_regs());
 	t->busy = 0;
@@ -195,7 +195,7 @@ static __always_inline int on_fault(void *ctx, __u64 addr, __u64 error, __u8 det
 	if (kind == KIND_UNKNOWN && (error & ERROR_PKEY))
 		kind = KIND_OTHER;
 	if (kind != KIND_UNKNOWN)
-		output_fault(t, tid, f, kind);
+		output_fault(t, f, kind);
 	else
 		f->open = 1;
 	return 0;
@@ -204,8 +204,7 @@ static __always_inline int on_fault(void *ctx, __u64 addr, __u64 error, __u8 det
 /* A page was taken while the kernel wrote for the thread without a fault: through
  * pages that it pinned (O_DIRECT, io_uring, ptrace on itself). A copy, if
  * do_wp_page asked for the page. The address is not to be had here. */
-static __always_inline void on_quiet_alloc(void *ctx, struct thread *t, __u32 tid,
-					   __u64 ip, __u64 gfp)
+static __always_inline void on_quiet_alloc(void *ctx, struct thread *t, __u64 ip, __u64 gfp)
 {
 	struct fault f = {};
 	__u32 where;
@@ -216,13 +215,13 @@ static __always_inline void on_quiet_alloc(void *ctx, struct thread *t, __u32 ti
 	if (!(where & IN_WP_PAGE) || (where & IN_EXCEPTION))
 		return;
 	f.ip = ip;
-	f.time = want_records ? bpf_ktime_get_ns() : 0;
+	f.time = want_records ? now(t) : 0;
 	f.error = ERROR_PROT | ERROR_WRITE;
 	f.detail = DETAIL_NO_FAULT;
 	if (want_stacks)
 		f.stack = take_user_stack(user_regs());
 	find_phase(t, &f);
-	output_fault(t, tid, &f, KIND_COPIED);
+	output_fault(t, &f, KIND_COPIED);
 }
 
 static __always_inline int on_alloc(void *ctx, __u32 order, __u64 gfp)
@@ -241,27 +240,27 @@ static __always_inline int on_alloc(void *ctx, __u32 order, __u64 gfp)
 		return 0;
 	if (f->open && !(f->detail & DETAIL_KERNEL)) {
 		if (!in_exception(t))
-			settle(t, tid);	/* the thread has gone on to a system call */
+			settle(t);	/* the thread has gone on to a system call */
 	} else if (f->open) {
 		where = kernel_stack(ctx);
 		if (!(where & IN_FAULT) || !(where & IN_EXCEPTION))
-			settle(t, tid);
+			settle(t);
 	}
 	if (!f->open) {
 		if (!order && !(gfp & GFP_ZERO) && !in_exception(t))
-			on_quiet_alloc(ctx, t, tid, user_regs()->ip, gfp);
+			on_quiet_alloc(ctx, t, user_regs()->ip, gfp);
 		return 0;
 	}
 	if (gfp & GFP_ZERO) {
 		if (!f->seen) {
 			f->order = order;
-			conclude(t, tid, f->error & ERROR_PROT ? KIND_ZERO : KIND_NEW);
+			conclude(t, f->error & ERROR_PROT ? KIND_ZERO : KIND_NEW);
 		}
 		return 0;
 	}
 	if (f->seen & SEEN_SWAP) {
 		f->detail |= DETAIL_FROM_SWAP;
-		conclude(t, tid, KIND_COPIED);
+		conclude(t, KIND_COPIED);
 		return 0;
 	}
 	if (f->seen & SEEN_PLAIN)
@@ -271,7 +270,7 @@ static __always_inline int on_alloc(void *ctx, __u32 order, __u64 gfp)
 	if (!order && (f->error & ERROR_PROT) && f->region && !(f->flags & REGION_FILE)) {
 		if (!gfp_of_copies)
 			gfp_of_copies = gfp;
-		conclude(t, tid, KIND_COPIED);
+		conclude(t, KIND_COPIED);
 	}
 	return 0;
 }
@@ -318,8 +317,8 @@ static __always_inline int on_exec(__u32 old_pid)
 		 * own end has come before (de_thread). */
 		t = traced(tid);
 		if (t) {
-			settle(t, tid);
-			put_count(t);
+			settle(t);
+			put_all(t);
 			release_slot(t, tid);
 		}
 		t = move_thread(old_pid, tid);
@@ -327,7 +326,8 @@ static __always_inline int on_exec(__u32 old_pid)
 		t = traced(tid);
 	}
 	if (t) {
-		settle(t, tid);
+		settle(t);
+		put_all(t);
 		new_space(t, tid, t->space, CAUSE_EXEC);
 	}
 	return 0;
@@ -339,8 +339,8 @@ static __always_inline int on_exit(void)
 	struct thread *t = current_thread(&tid);
 
 	if (t) {
-		settle(t, tid);
-		put_count(t);
+		settle(t);
+		put_all(t);
 		output_exit(t, tid);
 	}
 	return 0;
@@ -353,8 +353,8 @@ static __always_inline int on_free(__u32 tid)
 	struct thread *t = traced(tid);
 
 	if (t) {
-		settle(t, tid);
-		put_count(t);
+		settle(t);
+		put_all(t);
 		remove_thread(t, tid);
 	}
 	return 0;
@@ -493,8 +493,8 @@ static long settle_thread(void *map, __u32 *slot, struct thread *t, void *unused
 {
 	if (!t->tid)
 		return 0;
-	settle(t, t->tid);
-	put_count(t);
+	settle(t);
+	put_all(t);
 	return 0;
 }
 

@@ -92,21 +92,30 @@ struct gc_state {
 	__u32 seq;	/* number of the collection, as the runtime counts, or as we do */
 };
 
-struct fault_record {
-	__u8 type;	/* RECORD_FAULT */
+struct fault_entry {
 	__u8 kind;
 	__u8 detail;
 	__u8 order;	/* the page is 1 << order base pages */
-	__u32 tid;
-	__u32 space;
+	__u8 error;	/* the exception's error code, low byte */
 	__u32 region;	/* 0: none */
 	__u64 addr;	/* 0: not known (DETAIL_NO_FAULT) */
 	__u64 ip;
-	__u64 time;	/* ns, CLOCK_MONOTONIC; 0: between the records before and after it */
+	__u64 time;	/* ns, CLOCK_MONOTONIC, to the last tick or mark; 0: between its neighbours */
 	struct gc_state gc;
 	__u64 stack;	/* key in stacks; 0: none */
-	__u32 error;	/* the exception's error code */
-	__u32 unused;
+};
+
+/* Faults of one thread, in a row: one record of the ring buffer for several. */
+#define BATCH 8
+
+struct fault_record {
+	__u8 type;	/* RECORD_FAULT */
+	__u8 n;		/* entries in use; the record ends behind them */
+	__u16 unused;
+	__u32 tid;
+	__u32 space;
+	__u32 unused2;
+	struct fault_entry faults[BATCH];
 };
 
 struct space_record {
@@ -234,6 +243,11 @@ struct thread {
 	/* how the collector's state is known; good while the generation holds */
 	struct collector collector;
 	__u32 generation;
+	__u64 time;	/* of the clock, when ... */
+	__u64 jiffies;	/* ... this was the tick, */
+	__u32 mark;	/* ... and this the user's mark */
+	/* faults that are not in the ring buffer yet */
+	struct fault_record batch;
 	/* faults of one kind and place, not in counts yet */
 	struct count_key key;
 	struct count count;

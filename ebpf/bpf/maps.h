@@ -18,12 +18,14 @@ __u32 last_space = FIRST_SPACE;
 __u32 last_region = 0;
 /* Moves on with each change of collectors; 0: there are none. */
 __u32 collectors_generation = 0;
+/* Moves on when the user notes a time: no fault after that may have one before it. */
+__u32 mark = 0;
 /* The flags with which do_wp_page asks for pages, learnt from the first copy. */
 __u64 gfp_of_copies = 0;
 
 /* The traced threads. A look-up in a hash costs as much as a program that does
  * nothing; these two are loads. */
-#define MAX_THREADS 16384
+#define MAX_THREADS 8192
 
 struct slots {
 	__u16 slot[4];

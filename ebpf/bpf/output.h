@@ -54,28 +54,58 @@ static __always_inline __u32 kernel_stack(void *ctx)
 	return k->where;
 }
 
-static __always_inline void output_record(struct thread *t, __u32 tid, struct fault *f, __u8 kind)
+/* put_batch writes a thread's faults to the ring buffer. */
+static __noinline int put_batch(struct thread *t)
 {
-	struct fault_record *r = bpf_ringbuf_reserve(&records, sizeof(*r), 0);
+	struct fault_record *r = &t->batch;
+	__u64 n = r->n;
 
-	if (!r) {
-		count_loss(LOSS_RECORDS);
-		return;
-	}
+	if (!n)
+		return 0;
+	if (n > BATCH)
+		n = BATCH;
 	r->type = RECORD_FAULT;
-	r->kind = kind;
-	r->detail = f->detail;
-	r->order = f->order;
-	r->tid = tid;
+	r->tid = t->tid;
 	r->space = t->space;
-	r->region = f->region;
-	r->addr = f->addr;
-	r->ip = f->ip;
-	r->time = f->time;
-	r->gc = f->gc;
-	r->stack = f->stack;
-	r->error = f->error;
-	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
+	if (bpf_ringbuf_output(&records, r, sizeof(*r) - (BATCH - n) * sizeof(r->faults[0]), BPF_RB_NO_WAKEUP))
+		count_losses(LOSS_RECORDS, n);
+	r->n = 0;
+	return 0;
+}
+
+/* output_record gathers faults in the thread: a place in the ring buffer for each
+ * would cost as much as all the rest. */
+static __always_inline void output_record(struct thread *t, struct fault *f, __u8 kind)
+{
+	struct fault_entry *e = &t->batch.faults[t->batch.n & (BATCH - 1)];
+
+	e->kind = kind;
+	e->detail = f->detail;
+	e->order = f->order;
+	e->error = f->error;
+	e->region = f->region;
+	e->addr = f->addr;
+	e->ip = f->ip;
+	e->time = f->time;
+	e->gc = f->gc;
+	e->stack = f->stack;
+	t->batch.n++;
+	if (t->batch.n >= BATCH)
+		put_batch(t);
+}
+
+/* now is the time to the last tick, or to the user's last mark: reading the clock
+ * waits for all loads under way, and on a page fault there are some (150 ns). */
+static __always_inline __u64 now(struct thread *t)
+{
+	__u64 tick = bpf_jiffies64();
+
+	if (tick != t->jiffies || t->mark != mark) {
+		t->mark = mark;
+		t->jiffies = tick;
+		t->time = bpf_ktime_get_ns();
+	}
+	return t->time;
 }
 
 /* put_count adds what a thread has gathered to the counts. */
@@ -125,15 +155,22 @@ static __always_inline void output_count(struct thread *t, struct fault *f, __u8
 	t->count.pages += 1ULL << (f->order & 31);
 }
 
-static __always_inline void output_fault(struct thread *t, __u32 tid, struct fault *f, __u8 kind)
+static __always_inline void output_fault(struct thread *t, struct fault *f, __u8 kind)
 {
 	count_total(kind, 1ULL << (f->order & 31));
 	if (f->detail & DETAIL_NO_MAPPING)
 		count_loss(LOSS_REGIONS);
 	if (want_records)
-		output_record(t, tid, f, kind);
+		output_record(t, f, kind);
 	else
 		output_count(t, f, kind);
+}
+
+/* put_all lets go of everything that the thread has gathered. */
+static __always_inline void put_all(struct thread *t)
+{
+	put_batch(t);
+	put_count(t);
 }
 
 static __always_inline void output_exit(struct thread *t, __u32 tid)

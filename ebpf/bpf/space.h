@@ -36,6 +36,7 @@ static __always_inline void new_space(struct thread *t, __u32 tid, __u32 parent,
 	t->tgid = tid;
 	t->cached = 0;
 	t->generation = 0;
+	t->jiffies = 0;
 	t->collector.source = 0;
 	if (cause == CAUSE_FORK) {
 		/* The collector's state lies where the parent's does. */
