@@ -16,7 +16,7 @@ endif
 # The product is built without cgo, statically; only the race detector needs cgo.
 export CGO_ENABLED = 0
 
-raced = ./audit/... ./report/... ./pagemap/... ./forktest/... ./cmd/... ./internal/testkit/...
+raced = ./audit/... ./ebpf/... ./report/... ./pagemap/... ./forktest/... ./cmd/... ./internal/testkit/...
 staticcheck = $(GO) tool -modfile=internal/tools/go.mod staticcheck
 
 .DEFAULT_GOAL := help
@@ -31,7 +31,7 @@ build: ## build bin/cowaudit, a static binary
 demo: build ## measure a built-in server, then Ruby (installs Debian's where none is found and it may)
 	scripts/demo.sh bin/cowaudit
 
-test: build $(if $(COWAUDIT_REQUIRE),rubies) ## run the tests; with COWAUDIT_REQUIRE=1 none may be skipped
+test: build $(if $(COWAUDIT_REQUIRE),rubies rubies-pair) ## run the tests; with COWAUDIT_REQUIRE=1 none may be skipped
 	$(GO) test $(TESTFLAGS) $(TEST)
 
 check: fmt vet lint repocheck race ## formatting, vet, staticcheck, the project's own rules, race detector
@@ -53,14 +53,14 @@ repocheck: ## the project's own rules: imports, file sizes, documents
 race: ## tests under the race detector (needs gcc)
 	CGO_ENABLED=1 $(GO) test -race -short -skip '^TestShapesOfThisProcess$$' $(TESTFLAGS) $(raced)
 
-generate: ## make what is generated anew
+generate: ## make what is generated anew (needs clang, llvm-strip, libbpf's headers)
 	$(GO) generate ./...
 
 bench: build ## measure the cost of reading against a plain reader (root, gcc); BENCH=NAME for some cases
 	$(GO) run ./bench $(BENCH)
 
 fuzz: ## fuzz each parser for FUZZTIME (60s)
-	@grep -rno --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' pagemap audit report forktest internal cmd | \
+	@grep -rno --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' pagemap ebpf audit report forktest internal cmd | \
 	while IFS=: read -r file _ decl; do \
 		target=$${decl#func }; echo "== $$(dirname $$file) $$target"; \
 		$(GO) test "./$$(dirname $$file)" -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x || exit 1; \

@@ -38,7 +38,7 @@ var rubyPair = sync.OnceValues(func() (Pair, error) {
 	}
 	tree, err := filepath.EvalSymlinks(filepath.Join(dir, ".rubies", "ruby-pair"))
 	if err != nil {
-		return Pair{}, fmt.Errorf("%w: %w (make rubies-pair)", errOnDemand, err)
+		return Pair{}, fmt.Errorf("%w (make rubies-pair)", err)
 	}
 	p := Pair{Argv: []string{"chroot", tree, "ruby3.3"}, Tree: tree}
 	p.Command = strings.Join(p.Argv, " ")

@@ -1,7 +1,6 @@
 package testkit
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -13,13 +12,8 @@ import (
 // RequireEnv is the variable that makes every missing feature a failure: a test run that is to be complete sets it.
 const RequireEnv = "COWAUDIT_REQUIRE"
 
-// errOnDemand is why a feature is not here that a complete test run does without: one that was not made, since it takes
-// long, and which is made by a command of its own.
-var errOnDemand = errors.New("made on demand only")
-
 // Require skips the test when this machine lacks one of the features, and fails it when COWAUDIT_REQUIRE is set. It is the
-// only skip in the project: whatever a test needs is in the table of features. What is made on demand only, and was not
-// made, is skipped in either case.
+// only skip in the project: whatever a test needs is in the table of features.
 func Require(t testing.TB, features ...string) {
 	t.Helper()
 	for _, name := range features {
@@ -27,11 +21,7 @@ func Require(t testing.TB, features ...string) {
 		if !ok {
 			t.Fatalf("testkit: no feature %q; there are %s", name, strings.Join(names(), ", "))
 		}
-		err := f.probe()
-		if errors.Is(err, errOnDemand) {
-			t.Skip("not here: " + name + ": " + err.Error())
-		}
-		if err != nil {
+		if err := f.probe(); err != nil {
 			Missing(t, fmt.Sprintf("%s: %v", name, err))
 		}
 	}

@@ -61,7 +61,6 @@ func TestRequire(t *testing.T) {
 	}{
 		{nil, "", ""},
 		{errors.New("no such thing"), "", "needed here (" + RequireEnv + " is set): " + name + ": no such thing"},
-		{fmt.Errorf("%w: make it", errOnDemand), "not here: " + name + ": made on demand only: make it", ""},
 	} {
 		table()[name] = feature{func() error { return c.why }}
 		if f := try(func(t testing.TB) { Require(t, name) }); f.skipped != c.skipped || f.failed != c.failed {
