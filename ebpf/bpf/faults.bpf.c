@@ -13,9 +13,8 @@
  *                             a page not zeroed        private file page (do_cow_fault)
  *                             ... and swap entries     from swap (do_swap_page)
  *
- * An allocation counts only while the thread is in that exception: the orig_ax of
- * its user registers is -1 then, and no other fault has come. In a system call,
- * where they say nothing, the kernel stack decides (handle_mm_fault, do_wp_page). */
+ * An allocation counts only while the kernel handles that fault: see in_fault. In
+ * a system call the kernel stack decides (handle_mm_fault, do_wp_page). */
 #include "faults.h"
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
@@ -58,8 +57,8 @@ EXPORT(struct gc_record, gc_record);
 #define KERNEL_ADDR(a) ((long)(a) < 0)
 
 /* The thread's user registers: the exception's own while it handles a fault from
- * user mode, else those of the system call (bpf_task_pt_regs: 5.15). They always
- * lie at the same place, the top of the thread's kernel stack. */
+ * user mode, with orig_ax -1, else those of the system call, with its number
+ * (bpf_task_pt_regs: 5.15). */
 static __always_inline struct pt_regs *user_regs(void)
 {
 	return (struct pt_regs *)bpf_task_pt_regs((void *)bpf_get_current_task_btf());
@@ -118,16 +117,15 @@ static __always_inline void settle(struct thread *t)
 	output_fault(t, f, kind);
 }
 
-/* in_exception reports that the thread is in an exception, not in a system call. */
-static __always_inline int in_exception(struct thread *t)
+/* in_fault reports that the kernel is handling a fault of the thread from user
+ * mode, and that no system call has begun since. */
+static __always_inline int in_fault(void)
 {
-	long orig_ax = 0;
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
 
-	if (!t->regs)
-		t->regs = (__u64)user_regs();
-	bpf_probe_read_kernel(&orig_ax, sizeof(orig_ax),
-			      (void *)t->regs + bpf_core_field_offset(struct pt_regs, orig_ax));
-	return orig_ax == -1;
+	if (bpf_core_field_exists(task->in_user_fault))
+		return BPF_CORE_READ_BITFIELD(task, in_user_fault);
+	return (long)user_regs()->orig_ax == -1;
 }
 
 static __always_inline void conclude(struct thread *t, __u8 kind)
@@ -162,7 +160,7 @@ static __always_inline int on_fault(void *ctx, __u64 addr, __u64 error, __u8 det
 		return 0;
 	settle(t);
 	if (!(error & ERROR_WRITE)) {
-		count_total(KIND_READ, 1);
+		count_total(KIND_READ, 1, 1);
 		return 0;
 	}
 	/* Reading the target's memory or stack below may fault itself, which comes
@@ -239,7 +237,7 @@ static __always_inline int on_alloc(void *ctx, __u32 order, __u64 gfp)
 	if (!f->open && (order || (gfp & GFP_ZERO)))
 		return 0;
 	if (f->open && !(f->detail & DETAIL_KERNEL)) {
-		if (!in_exception(t))
+		if (!in_fault())
 			settle(t);	/* the thread has gone on to a system call */
 	} else if (f->open) {
 		where = kernel_stack(ctx);
@@ -247,7 +245,7 @@ static __always_inline int on_alloc(void *ctx, __u32 order, __u64 gfp)
 			settle(t);
 	}
 	if (!f->open) {
-		if (!order && !(gfp & GFP_ZERO) && !in_exception(t))
+		if (!order && !(gfp & GFP_ZERO) && (long)user_regs()->orig_ax != -1)
 			on_quiet_alloc(ctx, t, user_regs()->ip, gfp);
 		return 0;
 	}

@@ -161,19 +161,19 @@ struct gc_record {
 
 /* A fault that has begun, and what was seen of it. */
 struct fault {
+	__u8 open;
+	__u8 seen;	/* SEEN_... */
+	__u8 detail;
+	__u8 order;
+	__u32 error;
+	__u32 region;
+	__u32 unused;
 	__u64 addr;
 	__u64 ip;
-	__u64 time;
 	__u64 flags;	/* of the region */
 	struct gc_state gc;
 	__u64 stack;
-	__u32 region;
-	__u32 error;
-	__u8 open;
-	__u8 detail;
-	__u8 order;
-	__u8 seen;	/* SEEN_... */
-	__u32 unused;
+	__u64 time;
 };
 
 #define SEEN_PLAIN 1	/* a page was allocated, not zeroed: for a copy */
@@ -227,10 +227,6 @@ struct count {
 struct thread {
 	__u32 tid;	/* 0: the slot is free */
 	__u32 space;
-	__u32 tgid;
-	__u32 unused;
-	__u64 regs;	/* the place of its user registers */
-	__u64 mm;
 	struct fault fault;
 	/* the mapping that was looked up last; good while seq holds */
 	__u64 start;
@@ -239,20 +235,21 @@ struct thread {
 	__u32 region;
 	__u32 seq;
 	__u32 cached;
-	struct gc_state gc;	/* by probes */
-	/* how the collector's state is known; good while the generation holds */
-	struct collector collector;
-	__u32 generation;
-	__u64 time;	/* of the clock, when ... */
-	__u64 jiffies;	/* ... this was the tick, */
-	__u32 mark;	/* ... and this the user's mark */
-	/* faults that are not in the ring buffer yet */
-	struct fault_record batch;
+	__u32 busy;	/* in our own program: faults are not the target's */
 	/* faults of one kind and place, not in counts yet */
 	struct count_key key;
 	struct count count;
+	/* how the collector's state is known; good while the generation holds */
+	__u32 generation;
+	__u32 mark;	/* the user's mark, ... */
+	__u64 jiffies;	/* ... and the tick, when ... */
+	__u64 time;	/* ... the clock was read last */
+	struct collector collector;
+	struct gc_state gc;	/* by probes */
 	__u32 gc_whole;	/* begin and end of collections are told, not only of their steps */
-	__u32 busy;	/* in our own program: faults are not the target's */
+	__u32 tgid;
+	/* faults that are not in the ring buffer yet */
+	struct fault_record batch;
 };
 
 struct region_key {

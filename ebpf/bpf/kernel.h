@@ -39,6 +39,10 @@ struct task_struct {
 	int pid;
 	int tgid;
 	struct mm_struct *mm;
+	/* Set while the kernel handles a fault from user mode (mm/memory.c,
+	 * handle_mm_fault), where memory cgroups are built in (CONFIG_MEMCG; since
+	 * 6.11 CONFIG_MEMCG_V1). */
+	unsigned int in_user_fault : 1;
 };
 
 struct file;

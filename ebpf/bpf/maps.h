@@ -118,12 +118,12 @@ static __always_inline void count_loss(__u32 loss)
 	count_losses(loss, 1);
 }
 
-static __always_inline void count_total(__u32 kind, __u64 pages)
+static __always_inline void count_total(__u32 kind, __u64 faults, __u64 pages)
 {
 	struct count *n = bpf_map_lookup_elem(&totals, &kind);
 
 	if (n) {
-		n->faults++;
+		n->faults += faults;
 		n->pages += pages;
 	}
 }

@@ -59,11 +59,17 @@ static __noinline int put_batch(struct thread *t)
 {
 	struct fault_record *r = &t->batch;
 	__u64 n = r->n;
+	int i;
 
 	if (!n)
 		return 0;
 	if (n > BATCH)
 		n = BATCH;
+	for (i = 0; i < BATCH; i++) {
+		if (i >= n)
+			break;
+		count_total(r->faults[i].kind, 1, 1ULL << (r->faults[i].order & 31));
+	}
 	r->type = RECORD_FAULT;
 	r->tid = t->tid;
 	r->space = t->space;
@@ -116,6 +122,7 @@ static __noinline int put_count(struct thread *t)
 
 	if (!t->count.faults)
 		return 0;
+	count_total(key.kind, t->count.faults, t->count.pages);
 	n = bpf_map_lookup_elem(&counts, &key);
 	if (n) {
 		n->faults += t->count.faults;
@@ -131,6 +138,9 @@ static __noinline int put_count(struct thread *t)
 	return 0;
 }
 
+/* GATHER faults are counted in the thread before they go where others see them. */
+#define GATHER 64
+
 /* output_count gathers faults of the same place and kind in the thread: they come
  * in a row, and looking up the counts each time costs as much as all the rest. */
 static __always_inline void output_count(struct thread *t, struct fault *f, __u8 kind)
@@ -139,7 +149,7 @@ static __always_inline void output_count(struct thread *t, struct fault *f, __u8
 
 	if (k->ip != f->ip || k->region != f->region || k->space != t->space || k->kind != kind ||
 	    k->detail != f->detail || k->phase != f->gc.phase || k->step != f->gc.step ||
-	    k->seq != f->gc.seq || k->stack != f->stack) {
+	    k->seq != f->gc.seq || k->stack != f->stack || t->count.faults >= GATHER) {
 		put_count(t);
 		k->space = t->space;
 		k->region = f->region;
@@ -157,7 +167,6 @@ static __always_inline void output_count(struct thread *t, struct fault *f, __u8
 
 static __always_inline void output_fault(struct thread *t, struct fault *f, __u8 kind)
 {
-	count_total(kind, 1ULL << (f->order & 31));
 	if (f->detail & DETAIL_NO_MAPPING)
 		count_loss(LOSS_REGIONS);
 	if (want_records)

@@ -210,7 +210,6 @@ static __noinline int look_up_region(struct thread *t, struct fault *f)
 	t->end = m.end;
 	t->flags = m.flags;
 	t->region = f->region;
-	t->mm = (__u64)mm;
 	t->seq = seq;
 	t->cached = 1;
 	return 0;
@@ -218,14 +217,15 @@ static __noinline int look_up_region(struct thread *t, struct fault *f)
 
 /* find_region says which mapping the fault's address lies in. The mapping that the
  * thread asked for last is kept: looking up costs a lock and, with interrupts off
- * as they are at a fault, an interrupt to give it back. */
+ * as they are at a fault, an interrupt to give it back. A thread changes its address
+ * space only by exec, which begins a new one here too. */
 static __always_inline void find_region(struct thread *t, struct fault *f)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
 	struct mm_struct *mm = task->mm;
 	__u32 seq = mm ? mappings_seq(mm) : 0;
 
-	if (t->cached && seq && seq == t->seq && t->mm == (__u64)mm && f->addr >= t->start &&
+	if (t->cached && seq && seq == t->seq && f->addr >= t->start &&
 	    f->addr < t->end) {
 		f->region = t->region;
 		f->flags = t->flags;
