@@ -28,6 +28,8 @@ func (k *kernelSymbols) known() bool {
 	return k.handleMMFault.start != 0 && k.doWPPage.start != 0 && k.excPageFault.start != 0
 }
 
+var errSymbolsHidden = fmt.Errorf("%w: kallsyms hides the addresses of the kernel's functions (kernel.kptr_restrict) or lacks them", pagemap.ErrNotSupported)
+
 // readKernelSymbols looks them up in /proc/kallsyms, which shows addresses to CAP_SYSLOG (kernel.kptr_restrict 1) or to
 // nobody (2); then all are 0 and the error says so.
 func readKernelSymbols(fs pagemap.FS) (kernelSymbols, error) {
@@ -78,7 +80,7 @@ func parseKernelSymbols(r io.Reader) (kernelSymbols, error) {
 		}
 	}
 	if !k.known() {
-		return kernelSymbols{}, fmt.Errorf("%w: kallsyms hides the addresses of the kernel's functions (kernel.kptr_restrict) or lacks them", pagemap.ErrNotSupported)
+		return kernelSymbols{}, errSymbolsHidden
 	}
 	return k, nil
 }

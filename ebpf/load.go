@@ -89,8 +89,9 @@ func nests(tracepoint string) bool {
 }
 
 // detach takes the programs off the tracepoints, decides the faults that were still open, and gives the number of runs
-// that the kernel skipped because the program was running on that processor already. A fault from user mode or a fork is
-// skipped only where another thread's program was preempted, which makes this a measure for all of them.
+// that the kernel skipped because the program (of tracepoints: any program, kernel/trace/bpf_trace.c, trace_call_bpf) was
+// running on that processor already. A fault from user mode or a fork is skipped only where another thread's program was
+// preempted or interrupted, which makes this a measure for all of them.
 func (l *loaded) detach() (missed int64, err error) {
 	errs := []error{l.unlink()}
 	for _, tp := range tracepoints {

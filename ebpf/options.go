@@ -29,4 +29,6 @@ type Options struct {
 	RingBytes int
 	// DebugDirs are searched for separate debug files; nil: /usr/lib/debug.
 	DebugDirs []string
+
+	noSymbols bool // for tests: as where the kernel hides its symbols
 }

@@ -56,6 +56,9 @@ func Start(o Options) (*Tracer, error) {
 		return nil, err
 	}
 	symbols, err := readKernelSymbols(o.FS)
+	if o.noSymbols {
+		symbols, err = kernelSymbols{}, errSymbolsHidden
+	}
 	if t.quiet = err == nil; !t.quiet {
 		t.warnings = append(t.warnings, pagemap.Warning{
 			Code:   "kernel_symbols_hidden",

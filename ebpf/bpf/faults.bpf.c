@@ -91,6 +91,8 @@ static __always_inline void settle(struct thread *t)
 	kind = kind_by_mapping(f);
 	if (kind != KIND_UNKNOWN) {
 		;
+	} else if ((f->detail & DETAIL_KERNEL) && !handle_mm_fault_start) {
+		;	/* whose allocation it was cannot be told without the kernel's symbols */
 	} else if (f->error & ERROR_PROT) {
 		if (!(f->seen & SEEN_PLAIN))
 			kind = unplaced ? KIND_UNKNOWN : KIND_REUSED;
@@ -184,7 +186,7 @@ static __always_inline int on_fault(void *ctx, __u64 addr, __u64 error, __u8 det
 	/* A copy gets its time when it is decided. What can be one and is decided
 	 * later gets it now; the rest goes without. */
 	f->time = 0;
-	if (want_records && ((f->flags & REGION_FILE) || detail))
+	if (want_records && ((f->flags & REGION_FILE) || f->detail))
 		f->time = now(t);
 	if (want_stacks)
 		f->stack = take_user_stack(user_regs());
@@ -240,6 +242,8 @@ static __always_inline int on_alloc(void *ctx, __u32 order, __u64 gfp)
 		if (!in_fault())
 			settle(t);	/* the thread has gone on to a system call */
 	} else if (f->open) {
+		if (!handle_mm_fault_start)
+			return 0;
 		where = kernel_stack(ctx);
 		if (!(where & IN_FAULT) || !(where & IN_EXCEPTION))
 			settle(t);

@@ -54,7 +54,10 @@ static __always_inline struct thread *take_slot(__u32 tid)
 	struct thread *t;
 	__u32 key = 0;
 
-	if (!slot || bpf_map_pop_elem(&free_slots, &key)) {
+	/* A slot is there already if the end of the thread that had the id was missed. */
+	if (slot && *slot)
+		key = *slot;
+	else if (!slot || bpf_map_pop_elem(&free_slots, &key)) {
 		count_loss(LOSS_THREADS);
 		return 0;
 	}
