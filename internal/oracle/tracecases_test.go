@@ -88,6 +88,35 @@ func TestTraceRace(t *testing.T) {
 	s.finish()
 }
 
+// Two tracers at once: the kernel lets one of them look up a mapping at a time (kernel/bpf/mmap_unlock_work.h), so the
+// other one does it later. Either sees each copy, at a time between the moments before and after it, in its region.
+func TestTraceTwice(t *testing.T) {
+	s := pages(t, "anon a 401", "write a 0 401 1", "fork w", "stage forked", "w: write a 0 331 2", "stage wrote")
+	st := s.to("forked")
+	var tracers [3]*traceOf
+	var when [len(tracers)]during
+	for i := range tracers {
+		tracers[i] = trace(t, ebpf.Options{Faults: true}, st.pids...)
+		when[i].from = tracers[i].Now()
+	}
+	s.to("wrote")
+	for i, tracer := range tracers {
+		when[i].to = tracer.Now()
+		tr := tracer.end()
+		faults := faultsOf(tr, st.names["w"], rangeOf(st, "a"), during{})
+		if got := kindsIn(faults); got != "copied 331" {
+			t.Errorf("tracer %d: %q, want 331 copied", i, got)
+		}
+		for _, f := range faults {
+			r := tr.RegionByID(f.Region)
+			if !when[i].has(f) || r == nil || f.Addr < r.Mapping.Start || f.Addr >= r.Mapping.End {
+				t.Fatalf("tracer %d: %+v in %+v, traced from %v to %v", i, *f, r, when[i].from, when[i].to)
+			}
+		}
+	}
+	s.finish()
+}
+
 // Reproducers with exact counts for whole regions: which process wrote what, from one stage to another.
 func TestTraceCases(t *testing.T) {
 	requireFrames(t)
