@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"cowaudit/audit"
 	"cowaudit/ebpf"
 	"cowaudit/internal/testkit"
 	"cowaudit/pagemap"
@@ -17,6 +18,7 @@ type tracedStages struct {
 	copies  map[pagemap.PID][]*ebpf.Fault // between the two captures
 	changed map[pagemap.PID]map[uint64]bool
 	pages   map[pagemap.PID]map[uint64]bool
+	joined  *audit.Attribution // all of them, as the product joins the two
 }
 
 // traceStages traces the processes of one stage to another, with the page tables read at either.
@@ -40,6 +42,7 @@ func traceWith(t *testing.T, s *staged, list []ebpf.Options, from, to string) []
 	for i, tracer := range tracers {
 		when[i].from = tracer.Now()
 	}
+	first := snapshot(t, pagemap.Options{}, st.pids...)
 	before, changed := map[pagemap.PID]table{}, map[pagemap.PID]map[uint64]bool{}
 	for _, pid := range st.pids {
 		before[pid] = raw.read(t, pid, nil)
@@ -48,6 +51,7 @@ func traceWith(t *testing.T, s *staged, list []ebpf.Options, from, to string) []
 	for _, pid := range st.pids {
 		changed[pid] = raw.changedPages(before[pid], raw.read(t, pid, nil))
 	}
+	second := snapshot(t, pagemap.Options{}, st.pids...)
 	for i, tracer := range tracers {
 		when[i].to = tracer.Now()
 	}
@@ -58,6 +62,13 @@ func traceWith(t *testing.T, s *staged, list []ebpf.Options, from, to string) []
 			faults := faultsOf(w.Trace, pid, nil, when[i])
 			w.copies[pid], w.pages[pid] = only(faults, ebpf.KindCopied), copiedPages(faults)
 		}
+		_, copied, err := audit.DiffPages(first, second, audit.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if w.joined, err = audit.Attribute(copied, w.Trace, audit.AttributeOptions{From: when[i].from, To: when[i].to}); err != nil {
+			t.Fatal(err)
+		}
 		out = append(out, w)
 	}
 	return out
@@ -66,10 +77,23 @@ func traceWith(t *testing.T, s *staged, list []ebpf.Options, from, to string) []
 // agrees wants the two instruments to agree on the pages of each process: 99 per cent, and all but three where it copied few.
 func (w *tracedStages) agrees(t *testing.T) {
 	t.Helper()
+	w.explained(t)
 	for _, pid := range w.pids {
 		if a := agreement(w.pages[pid], w.changed[pid]); a < 99 && len(w.pages[pid])+len(w.changed[pid]) > 6 {
 			t.Errorf("process %d: tracer and page tables agree on %.2f%% of the copied pages: %s", pid, a, differ(w.pages[pid], w.changed[pid]))
 		}
+	}
+}
+
+// explained wants audit to explain 99 per cent of the copied pages by the copies that were traced.
+func (w *tracedStages) explained(t *testing.T) {
+	t.Helper()
+	all := w.joined.ExplainedPages
+	for _, r := range w.joined.Unexplained {
+		all += r.Pages
+	}
+	if 100*w.joined.ExplainedPages < 99*all && all > 6 {
+		t.Errorf("%d of %d copied pages are explained: %+v", w.joined.ExplainedPages, all, w.joined.Unexplained)
 	}
 }
 
@@ -165,10 +189,11 @@ orders.close; Process.wait(worker)
 
 // coldRuby is a Ruby that runs it.
 type coldRuby struct {
-	name string
-	argv []string
-	env  []string
-	ways []string // the providers that it has; the first is the one chosen
+	name  string
+	argv  []string
+	env   []string
+	ways  []string // the providers that it has; the first is the one chosen
+	lines bool     // source lines are asked for
 }
 
 func coldRubies(t *testing.T) []coldRuby {
@@ -179,7 +204,7 @@ func coldRubies(t *testing.T) []coldRuby {
 		if r.Version == "3.1" {
 			ways = []string{"flag", "usdt"}
 		}
-		out = append(out, coldRuby{r.Version, r.Argv, nil, ways})
+		out = append(out, coldRuby{name: r.Version, argv: r.Argv, ways: ways})
 	}
 	return out
 }
@@ -207,6 +232,7 @@ func callCacheRun(t *testing.T, r *coldRuby) (w *tracedStages, copies []*ebpf.Fa
 	for _, way := range r.ways {
 		options = append(options, ebpf.Options{Collector: way})
 	}
+	options[0].Lines = r.lines
 	s := r.start(t)
 	all := traceWith(t, s, options, "forked", "collected")
 	worker := all[0].pids[1]
