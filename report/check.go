@@ -32,18 +32,54 @@ func check(v any) error {
 			return err
 		}
 		return audit.CheckDiff(r)
+	case *audit.TraceReport:
+		return checkTrace(r)
 	case *audit.ForktestReport:
 		if err := checkCapture(&r.Capture); err != nil {
 			return err
+		}
+		for _, pr := range forktestProfiles(r) {
+			if err := checkProfile(pr.profile); err != nil {
+				return err
+			}
 		}
 		return audit.CheckForktest(r)
 	}
 	return nil
 }
 
-func checkCapture(c *audit.Capture) error {
-	if c.PageSize < 1 || c.PageSize > maxPageSize || c.PageSize&(c.PageSize-1) != 0 {
-		return fmt.Errorf("page_size_bytes %d is no page size", c.PageSize)
+func checkCapture(c *audit.Capture) error { return checkPageSize(c.PageSize) }
+
+func checkPageSize(b pagemap.Bytes) error {
+	if b < 1 || b > maxPageSize || b&(b-1) != 0 {
+		return fmt.Errorf("page_size_bytes %d is no page size", b)
+	}
+	return nil
+}
+
+// checkTrace also holds the indices of the samples against their tables, which the text, pprof and folded stacks follow.
+func checkTrace(r *audit.TraceReport) error {
+	if err := checkPageSize(r.Trace.PageSize); err != nil {
+		return err
+	}
+	if err := checkProfile(&r.Profile); err != nil {
+		return err
+	}
+	return audit.CheckTrace(r)
+}
+
+func checkProfile(p *audit.Profile) error {
+	for i := range p.Samples {
+		if s := p.Samples[i].Stack; s < 0 || s >= len(p.Stacks) {
+			return fmt.Errorf("sample %d has stack %d of %d", i, s, len(p.Stacks))
+		}
+	}
+	for i := range p.Stacks {
+		for _, f := range p.Stacks[i].Frames {
+			if f < 0 || f >= len(p.Frames) {
+				return fmt.Errorf("stack %d has frame %d of %d", i, f, len(p.Frames))
+			}
+		}
 	}
 	return nil
 }
@@ -84,7 +120,9 @@ func checkCounts(v reflect.Value) error {
 
 func isCounts(t reflect.Type) bool {
 	switch t {
-	case reflect.TypeFor[audit.Pages](), reflect.TypeFor[audit.Change](), reflect.TypeFor[audit.Copied](), reflect.TypeFor[audit.RollupCheck](), reflect.TypeFor[audit.Totals]():
+	case reflect.TypeFor[audit.Pages](), reflect.TypeFor[audit.Change](), reflect.TypeFor[audit.Copied](), reflect.TypeFor[audit.RollupCheck](), reflect.TypeFor[audit.Totals](),
+		reflect.TypeFor[audit.FaultCounts](), reflect.TypeFor[audit.PhaseCounts](), reflect.TypeFor[audit.LostParts](), reflect.TypeFor[audit.Collection](),
+		reflect.TypeFor[audit.Sample]():
 		return true
 	}
 	return false

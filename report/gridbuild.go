@@ -57,8 +57,11 @@ func (s Scale) amount(b pagemap.Bytes) string {
 	return s.Format(b)
 }
 
-// names adds a last column of names that are never cut: one that does not fit goes under its row.
-func (b *gridBuilder) names(n int, name func(i int) string) {
+// names adds a last column "what".
+func (b *gridBuilder) names(n int, name func(i int) string) { b.namesUnder("what", n, name) }
+
+// namesUnder adds a last column of names that are never cut: one that does not fit goes under its row.
+func (b *gridBuilder) namesUnder(head string, n int, name func(i int) string) {
 	_, w := b.g.widths(1)
 	fits := func(i int) bool { return w+1+width(name(i)) <= b.p.o.Width }
 	for i := range n {
@@ -66,7 +69,7 @@ func (b *gridBuilder) names(n int, name func(i int) string) {
 			b.g.lines[i].below = name(i)
 		}
 	}
-	b.texts(column{head: "what", left: true}, n, func(i int) string {
+	b.texts(column{head: head, left: true}, n, func(i int) string {
 		if fits(i) {
 			return name(i)
 		}

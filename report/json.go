@@ -159,8 +159,8 @@ func rewrite(v reflect.Value, f func(string) string) reflect.Value {
 // maxResult is the size from which a saved result is refused, in bytes: one takes about 1 KiB for each mapping.
 const maxResult = 1 << 30
 
-// Load reads a result that JSON wrote: *audit.Report, *audit.DiffReport, *audit.ForktestReport, *audit.FamiliesReport
-// or *audit.DoctorReport, by its "kind". What is no result, one of a newer schema, and one whose counts do not sum are errors that wrap
+// Load reads a result that JSON wrote: *audit.Report, *audit.DiffReport, *audit.ForktestReport, *audit.TraceReport,
+// *audit.FamiliesReport or *audit.DoctorReport, by its "kind". What is no result, one of a newer schema, and one whose counts do not sum are errors that wrap
 // [pagemap.ErrFormat].
 func Load(r io.Reader) (any, error) { return load(r, maxResult) }
 
@@ -198,7 +198,7 @@ func load(r io.Reader, limit int64) (any, error) {
 
 // kinds lists the kinds of results that can be loaded.
 func kinds() []string {
-	return []string{audit.KindAudit, audit.KindDiff, audit.KindForktest, audit.KindFamilies, audit.KindDoctor}
+	return []string{audit.KindAudit, audit.KindDiff, audit.KindForktest, audit.KindTrace, audit.KindFamilies, audit.KindDoctor}
 }
 
 func newResult(kind string) any {
@@ -209,6 +209,8 @@ func newResult(kind string) any {
 		return new(audit.DiffReport)
 	case audit.KindForktest:
 		return new(audit.ForktestReport)
+	case audit.KindTrace:
+		return new(audit.TraceReport)
 	case audit.KindFamilies:
 		return new(audit.FamiliesReport)
 	case audit.KindDoctor:

@@ -23,8 +23,8 @@ type Options struct {
 	Top int
 }
 
-// Text writes a result for people: *audit.Report, *audit.DiffReport, *audit.ForktestReport, *audit.FamiliesReport or
-// *audit.DoctorReport.
+// Text writes a result for people: *audit.Report, *audit.DiffReport, *audit.ForktestReport, *audit.TraceReport,
+// *audit.FamiliesReport or *audit.DoctorReport.
 func Text(w io.Writer, v any, o Options) error {
 	p := newText(o)
 	switch r := v.(type) {
@@ -34,6 +34,8 @@ func Text(w io.Writer, v any, o Options) error {
 		p.diff(r)
 	case *audit.ForktestReport:
 		p.forktest(r)
+	case *audit.TraceReport:
+		p.trace(r)
 	case *audit.FamiliesReport:
 		p.families(r)
 	case *audit.DoctorReport:
