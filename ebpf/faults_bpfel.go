@@ -74,11 +74,13 @@ const (
 )
 
 type faultsEntry struct {
-	_     structs.HostLayout
-	Tid   uint32
-	Tgid  uint32
-	Space uint32
-	Done  uint32
+	_      structs.HostLayout
+	Tid    uint32
+	Tgid   uint32
+	Space  uint32
+	AtExec uint32
+	Done   uint32
+	Unused [3]uint32
 }
 
 type faultsExitRecord struct {
@@ -261,7 +263,8 @@ type faultsUserStack struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	faultsMapCollectors           = "collectors"
-	faultsMapCounts               = "counts"
+	faultsMapCountsEven           = "counts_even"
+	faultsMapCountsOdd            = "counts_odd"
 	faultsMapFrames               = "frames"
 	faultsMapFreeSlots            = "free_slots"
 	faultsMapLosses               = "losses"
@@ -301,6 +304,7 @@ const (
 	faultsProgTpSchedProcessFree  = "tp_sched_process_free"
 	faultsProgTpTaskNewtask       = "tp_task_newtask"
 	faultsVarCollectorsGeneration = "collectors_generation"
+	faultsVarCountsTurn           = "counts_turn"
 	faultsVarDoWpPageEnd          = "do_wp_page_end"
 	faultsVarDoWpPageStart        = "do_wp_page_start"
 	faultsVarExcPageFaultEnd      = "exc_page_fault_end"
@@ -408,7 +412,8 @@ type faultsProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type faultsMapSpecs struct {
 	Collectors *ebpf.MapSpec `ebpf:"collectors"`
-	Counts     *ebpf.MapSpec `ebpf:"counts"`
+	CountsEven *ebpf.MapSpec `ebpf:"counts_even"`
+	CountsOdd  *ebpf.MapSpec `ebpf:"counts_odd"`
 	Frames     *ebpf.MapSpec `ebpf:"frames"`
 	FreeSlots  *ebpf.MapSpec `ebpf:"free_slots"`
 	Losses     *ebpf.MapSpec `ebpf:"losses"`
@@ -427,6 +432,7 @@ type faultsMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type faultsVariableSpecs struct {
 	CollectorsGeneration *ebpf.VariableSpec `ebpf:"collectors_generation"`
+	CountsTurn           *ebpf.VariableSpec `ebpf:"counts_turn"`
 	DoWpPageEnd          *ebpf.VariableSpec `ebpf:"do_wp_page_end"`
 	DoWpPageStart        *ebpf.VariableSpec `ebpf:"do_wp_page_start"`
 	ExcPageFaultEnd      *ebpf.VariableSpec `ebpf:"exc_page_fault_end"`
@@ -479,7 +485,8 @@ func (o *faultsObjects) Close() error {
 // It can be passed to loadFaultsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type faultsMaps struct {
 	Collectors *ebpf.Map `ebpf:"collectors"`
-	Counts     *ebpf.Map `ebpf:"counts"`
+	CountsEven *ebpf.Map `ebpf:"counts_even"`
+	CountsOdd  *ebpf.Map `ebpf:"counts_odd"`
 	Frames     *ebpf.Map `ebpf:"frames"`
 	FreeSlots  *ebpf.Map `ebpf:"free_slots"`
 	Losses     *ebpf.Map `ebpf:"losses"`
@@ -496,7 +503,8 @@ type faultsMaps struct {
 func (m *faultsMaps) Close() error {
 	return _FaultsClose(
 		m.Collectors,
-		m.Counts,
+		m.CountsEven,
+		m.CountsOdd,
 		m.Frames,
 		m.FreeSlots,
 		m.Losses,
@@ -516,6 +524,7 @@ func (m *faultsMaps) Close() error {
 // It can be passed to loadFaultsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type faultsVariables struct {
 	CollectorsGeneration *ebpf.Variable `ebpf:"collectors_generation"`
+	CountsTurn           *ebpf.Variable `ebpf:"counts_turn"`
 	DoWpPageEnd          *ebpf.Variable `ebpf:"do_wp_page_end"`
 	DoWpPageStart        *ebpf.Variable `ebpf:"do_wp_page_start"`
 	ExcPageFaultEnd      *ebpf.Variable `ebpf:"exc_page_fault_end"`

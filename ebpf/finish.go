@@ -12,43 +12,6 @@ import (
 	"cowaudit/pagemap"
 )
 
-// kernelCounts adds the counts that the kernel's side kept.
-func (g *gatherer) kernelCounts(m *cebpf.Map) error {
-	var key faultsCountKey
-	var perCPU []faultsCount
-	it := m.Iterate()
-	for it.Next(&key, &perCPU) {
-		k := countKey{
-			Space: SpaceID(key.Space), Region: RegionID(key.Region), IP: key.Ip, GC: GC{Phase(key.Phase), Step(key.Step), key.Seq},
-			Stack: key.Stack, Kind: Kind(key.Kind), Detail: Detail(key.Detail),
-		}
-		var n Tally
-		for _, c := range perCPU {
-			n.Faults += int64(c.Faults)
-			n.Pages += int64(c.Pages)
-		}
-		g.counts[k] = &n
-	}
-	if err := it.Err(); err != nil {
-		return fmt.Errorf("read the table of counts: %w", err)
-	}
-	return nil
-}
-
-func totals(m *cebpf.Map, tr *Trace) error {
-	for k := range NKinds {
-		var perCPU []faultsCount
-		if err := m.Lookup(uint32(k), &perCPU); err != nil {
-			return fmt.Errorf("read the totals: %w", err)
-		}
-		for _, c := range perCPU {
-			tr.Totals[k].Faults += int64(c.Faults)
-			tr.Totals[k].Pages += int64(c.Pages)
-		}
-	}
-	return nil
-}
-
 func losses(m *cebpf.Map, l *Lost) error {
 	for loss, to := range map[faultsLoss]*int64{
 		faultsLossLOSS_RECORDS: &l.Records, faultsLossLOSS_COUNTS: &l.Counts, faultsLossLOSS_THREADS: &l.Threads,

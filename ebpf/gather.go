@@ -20,8 +20,12 @@ type gatherer struct {
 	counts  map[countKey]*Tally
 	faults  []rawFault
 	names   *names
-	last    time.Duration // of the latest record
-	late    int64         // faults that got their region after the trace
+	waiting map[SpaceID]bool // processes that are traced from their next exec on
+	last    time.Duration    // of the latest record
+	turn    uint32           // which table of counts is in use
+	turned  time.Duration    // since when
+	folded  bool             // the collections are not told apart any more
+	late    int64            // faults that got their region after the trace
 	// visited spaces of this reading: something about them is new
 	fresh map[SpaceID]bool
 }
@@ -74,7 +78,7 @@ type rawFault struct {
 func newGatherer(t *Tracer) *gatherer {
 	return &gatherer{
 		t: t, spaces: map[SpaceID]*space{}, regions: map[RegionID]*region{}, counts: map[countKey]*Tally{},
-		names: newNames(&t.o), fresh: map[SpaceID]bool{},
+		names: newNames(&t.o), fresh: map[SpaceID]bool{}, waiting: map[SpaceID]bool{},
 	}
 }
 
@@ -164,6 +168,9 @@ func (g *gatherer) spaceRecord(r *faultsSpaceRecord) {
 	}
 	if p := g.spaces[s.Parent]; p != nil && s.Cause == CauseExec {
 		p.Ended = s.Began
+	}
+	if g.waiting[s.Parent] {
+		s.Parent, s.Cause = 0, CauseStart
 	}
 	g.newSpace(s)
 }
@@ -345,11 +352,18 @@ func (g *gatherer) finish(end time.Duration, missed int64) (*Trace, error) {
 		Warnings: g.t.warnings,
 	}
 	tr.Host, tr.Kernel = host(g.t.o.FS)
-	if err := g.kernelCounts(k.Maps["counts"]); err != nil {
+	if err := g.kernelCounts(); err != nil {
 		return nil, err
 	}
-	if err := totals(k.Maps["totals"], tr); err != nil {
+	var err error
+	if tr.Totals, err = totals(k.Maps["totals"]); err != nil {
 		return nil, err
+	}
+	if g.folded {
+		tr.Warnings = append(tr.Warnings, pagemap.Warning{
+			Code: "collections_folded", Text: "too many different faults to tell the collections apart: they are counted together",
+			Remedy: "trace for a shorter time",
+		})
 	}
 	if err := losses(k.Maps["losses"], &tr.Lost); err != nil {
 		return nil, err

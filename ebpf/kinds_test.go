@@ -239,6 +239,63 @@ func TestCounts(t *testing.T) {
 	}
 }
 
+// TestCountsEmptied: nothing is lost or counted twice while the tables change places all the time.
+func TestCountsEmptied(t *testing.T) {
+	testkit.Require(t, "gcc", "trace")
+	bin := testkit.CC(t, filepath.Join(testkit.Root(t), "testdata", "workloads", "pages.c"), "-pthread")
+	s, tr := traced(t, Options{Interval: time.Millisecond, emptyEvery: time.Millisecond}, bin,
+		"anon a 50000", "write a 0 50000 1", "fork w", "stage go", "w: spread a 0 49999 4")
+	var n int64
+	for i := range tr.Counts {
+		c := &tr.Counts[i]
+		if r := tr.RegionByID(c.Region); r != nil && c.Kind == KindCopied && r.Mapping.Start == pagemap.Addr(s.regions["a"].Start) {
+			n += c.Faults
+		}
+	}
+	if n != 49999 {
+		t.Errorf("%d copies, want 49999", n)
+	}
+}
+
+// TestAtExec: what waits to become the program to be traced is no part of the trace.
+func TestAtExec(t *testing.T) {
+	testkit.Require(t, "gcc", "trace")
+	bin := testkit.CC(t, filepath.Join(testkit.Root(t), "testdata", "workloads", "pages.c"), "-pthread")
+	p := testkit.Start(t, "sh", "-c", `read go; exec "$@"`, "sh", bin, "anon a 400", "write a 0 400 1", "fork w", "w: write a 0 79 2", "exit")
+	tracer, err := Start(Options{Faults: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tracer.Close()
+	if err := tracer.AddAtExec(pagemap.PID(p.PID())); err != nil {
+		t.Fatal(err)
+	}
+	p.Send("go")
+	p.Wait()
+	tr, err := tracer.Stop()
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(t, tr)
+	var copied, first int
+	for i := range tr.Faults {
+		f := &tr.Faults[i]
+		if s := tr.SpaceByID(f.Space); f.Kind == KindNew && s.Cause == CauseStart && f.Addr >= 0x100000000000 && f.Addr < 0x200000000000 {
+			first++
+		} else if f.Kind == KindCopied && s.Cause == CauseFork && f.Addr >= 0x100000000000 && f.Addr < 0x200000000000 {
+			copied++
+		}
+	}
+	if first != 400 || copied != 79 {
+		t.Errorf("%d first touches and %d copies, want 400 and 79", first, copied)
+	}
+	for i := range tr.Spaces {
+		if s := &tr.Spaces[i]; s.Cause == CauseExec || s.Cause == CauseStart && s.Parent != 0 {
+			t.Errorf("a space of the program that waited: %+v", *s)
+		}
+	}
+}
+
 // TestNoFollow leaves children out.
 func TestNoFollow(t *testing.T) {
 	testkit.Require(t, "gcc", "trace")

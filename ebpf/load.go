@@ -222,7 +222,7 @@ func configure(spec *cebpf.CollectionSpec, o *Options, k kernelSymbols) error {
 		spec.Maps["stacks"].MaxEntries = 1
 	}
 	if o.Faults {
-		spec.Maps["counts"].MaxEntries = 1
+		spec.Maps["counts_even"].MaxEntries, spec.Maps["counts_odd"].MaxEntries = 1, 1
 	}
 	return nil
 }

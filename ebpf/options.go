@@ -30,5 +30,7 @@ type Options struct {
 	// DebugDirs are searched for separate debug files; nil: /usr/lib/debug.
 	DebugDirs []string
 
-	noSymbols bool // for tests: as where the kernel hides its symbols
+	// For tests.
+	noSymbols  bool          // as where the kernel hides its symbols
+	emptyEvery time.Duration // how often the kernel's counts are emptied
 }

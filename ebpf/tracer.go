@@ -47,6 +47,9 @@ func Start(o Options) (*Tracer, error) {
 	if o.Interval == 0 {
 		o.Interval = 20 * time.Millisecond
 	}
+	if o.emptyEvery == 0 {
+		o.emptyEvery = emptyEvery
+	}
 	if err := hostPIDs(o.FS); err != nil {
 		return nil, err
 	}
@@ -161,6 +164,9 @@ func (t *Tracer) flush() error {
 		t.g.record(rec.RawSample)
 	}
 	t.g.buf = rec.RawSample
+	if err := t.g.turnCounts(); err != nil {
+		return err
+	}
 	t.g.visit()
 	return nil
 }
@@ -180,6 +186,30 @@ func (t *Tracer) Add(pids ...pagemap.PID) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// AddAtExec traces a process, with all its threads, from its next exec on, and what it then becomes as if it had been there
+// from the start: nothing of a program that waits to become the one to be traced is counted.
+func (t *Tracer) AddAtExec(pid pagemap.PID) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return os.ErrClosed
+	}
+	t.nextSpace++
+	t.g.waiting[t.nextSpace] = true
+	for range 2 { // a thread that was started meanwhile by one not entered yet is in the second listing
+		tids, err := t.o.FS.Threads(pid)
+		if err != nil {
+			return fmt.Errorf("trace process %d: %w", pid, err)
+		}
+		for _, tid := range tids {
+			if _, err := t.enter(tid, pid, t.nextSpace, true); err != nil {
+				return fmt.Errorf("trace process %d: %w", pid, err)
+			}
+		}
+	}
+	return nil
 }
 
 // add enters every thread of a process. A thread that is started meanwhile by one that is entered already is entered by
@@ -203,7 +233,7 @@ func (t *Tracer) add(pid pagemap.PID) error {
 				continue
 			}
 			seen[tid], more = true, true
-			was, err := t.enter(tid, pid, id)
+			was, err := t.enter(tid, pid, id, false)
 			if err != nil {
 				return err
 			}
@@ -224,8 +254,8 @@ func (t *Tracer) add(pid pagemap.PID) error {
 }
 
 // enter has the kernel's side trace a thread, and reports whether it did so before.
-func (t *Tracer) enter(tid, pid pagemap.PID, id SpaceID) (was bool, err error) {
-	e := faultsEntry{Tid: uint32(tid), Tgid: uint32(pid), Space: uint32(id)}
+func (t *Tracer) enter(tid, pid pagemap.PID, id SpaceID, atExec bool) (was bool, err error) {
+	e := faultsEntry{Tid: uint32(tid), Tgid: uint32(pid), Space: uint32(id), AtExec: uint32(flag(atExec))}
 	if _, err := t.kernel.coll.Programs[enterProgram].Run(&cebpf.RunOptions{Context: &e, ContextOut: &e}); err != nil {
 		return false, fmt.Errorf("enter thread %d: %w", tid, err)
 	}

@@ -158,7 +158,7 @@ static __always_inline int on_fault(void *ctx, __u64 addr, __u64 error, __u8 det
 	struct fault *f;
 	__u8 kind;
 
-	if (!t || t->busy || KERNEL_ADDR(addr))
+	if (!t || t->busy || t->waits || KERNEL_ADDR(addr))
 		return 0;
 	settle(t);
 	if (!(error & ERROR_WRITE)) {
@@ -233,7 +233,7 @@ static __always_inline int on_alloc(void *ctx, __u32 order, __u64 gfp)
 	if (!(gfp & GFP_MOVABLE))
 		return 0;
 	t = current_thread(&tid);
-	if (!t || t->busy)
+	if (!t || t->busy || t->waits)
 		return 0;
 	f = &t->fault;
 	if (!f->open && (order || (gfp & GFP_ZERO)))
@@ -330,6 +330,7 @@ static __always_inline int on_exec(__u32 old_pid)
 	if (t) {
 		settle(t);
 		put_all(t);
+		t->waits = 0;
 		new_space(t, tid, t->space, CAUSE_EXEC);
 	}
 	return 0;
@@ -525,6 +526,7 @@ int enter_thread(struct entry *e)
 		return 0;
 	t->space = e->space;
 	t->tgid = e->tgid;
+	t->waits = e->at_exec;
 	e->done = 1;
 	return 0;
 }

@@ -235,7 +235,9 @@ struct thread {
 	__u32 region;
 	__u32 seq;
 	__u32 cached;
-	__u32 busy;	/* in our own program: faults are not the target's */
+	__u8 busy;	/* in our own program: faults are not the target's */
+	__u8 waits;	/* traced from the next exec on */
+	__u16 unused;
 	/* faults of one kind and place, not in counts yet */
 	struct count_key key;
 	struct count count;
@@ -284,7 +286,9 @@ struct entry {
 	__u32 tid;
 	__u32 tgid;
 	__u32 space;
+	__u32 at_exec;	/* only from the next exec on */
 	__u32 done;	/* out: 1: entered, 2: was there already, 0: no room */
+	__u32 unused[3];
 };
 
 /* What a probe on the collector says. Its attach cookie is the index in probes. */

@@ -20,6 +20,8 @@ __u32 last_region = 0;
 __u32 collectors_generation = 0;
 /* Moves on when the user notes a time: no fault after that may have one before it. */
 __u32 mark = 0;
+/* Which of the counts is in use, by its last bit. */
+__u32 counts_turn = 0;
 /* The flags with which do_wp_page asks for pages, learnt from the first copy. */
 __u64 gfp_of_copies = 0;
 
@@ -72,12 +74,15 @@ struct {
 	__type(value, __u32);
 } regions SEC(".maps");
 
-struct {
+/* Counts, twice: the user reads and empties the one that is not in use. */
+struct counts {
 	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
 	__uint(max_entries, 65536);
 	__type(key, struct count_key);
 	__type(value, struct count);
-} counts SEC(".maps");
+};
+
+struct counts counts_even SEC(".maps"), counts_odd SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

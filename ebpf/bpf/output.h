@@ -114,25 +114,34 @@ static __always_inline __u64 now(struct thread *t)
 	return t->time;
 }
 
+/* add_count adds to one of the tables of counts. */
+static __always_inline int add_count(void *table, struct count_key *key, struct count *more)
+{
+	struct count *n = bpf_map_lookup_elem(table, key);
+
+	if (!n)
+		return bpf_map_update_elem(table, key, more, BPF_ANY);
+	n->faults += more->faults;
+	n->pages += more->pages;
+	return 0;
+}
+
 /* put_count adds what a thread has gathered to the counts. */
 static __noinline int put_count(struct thread *t)
 {
 	struct count_key key = t->key;
-	struct count *n;
+	struct count more = t->count;
+	int full;
 
-	if (!t->count.faults)
+	if (!more.faults)
 		return 0;
-	count_total(key.kind, t->count.faults, t->count.pages);
-	n = bpf_map_lookup_elem(&counts, &key);
-	if (n) {
-		n->faults += t->count.faults;
-		n->pages += t->count.pages;
-	} else {
-		struct count first = t->count;
-
-		if (bpf_map_update_elem(&counts, &key, &first, BPF_ANY))
-			count_losses(LOSS_COUNTS, first.faults);
-	}
+	count_total(key.kind, more.faults, more.pages);
+	if (counts_turn & 1)
+		full = add_count(&counts_odd, &key, &more);
+	else
+		full = add_count(&counts_even, &key, &more);
+	if (full)
+		count_losses(LOSS_COUNTS, more.faults);
 	t->count.faults = 0;
 	t->count.pages = 0;
 	return 0;

@@ -91,6 +91,7 @@ static __always_inline void add_thread(struct thread *parent, __u32 tid, __u64 c
 		return;
 	t->space = parent->space;
 	t->tgid = clone_flags & CLONE_THREAD ? parent->tgid : tid;
+	t->waits = parent->waits;
 	if (!(clone_flags & CLONE_VM))
 		new_space(t, tid, parent->space, CAUSE_FORK);
 }
