@@ -105,6 +105,10 @@ func TestKinds(t *testing.T) {
 						// a task, for instance.
 						lost.Missed = 0
 					}
+					if strings.Contains(tt.name, "threads") {
+						// A thread's first fault on its stack, while another one maps its own: the mappings are locked.
+						lost.Regions = 0
+					}
 					if lost.Any() {
 						t.Errorf("lost: %+v", lost)
 					}
