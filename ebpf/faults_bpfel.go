@@ -241,6 +241,7 @@ type faultsSpaceRecord struct {
 	Space  uint32
 	Parent uint32
 	Time   uint64
+	Comm   [16]int8
 }
 
 type faultsStep uint32

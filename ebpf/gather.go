@@ -164,7 +164,7 @@ func (g *gatherer) count(f *rawFault) bool {
 func (g *gatherer) spaceRecord(r *faultsSpaceRecord) {
 	s := Space{
 		ID: SpaceID(r.Space), Parent: SpaceID(r.Parent), Cause: Cause(r.Cause), Process: pagemap.Identity{PID: pagemap.PID(r.Tid)},
-		Began: g.since(r.Time),
+		Began: g.since(r.Time), Command: comm(&r.Comm),
 	}
 	if p := g.spaces[s.Parent]; p != nil && s.Cause == CauseExec {
 		p.Ended = s.Began
@@ -173,6 +173,18 @@ func (g *gatherer) spaceRecord(r *faultsSpaceRecord) {
 		s.Parent, s.Cause = 0, CauseStart
 	}
 	g.newSpace(s)
+}
+
+// comm is a task's name: 15 bytes at most, ended by a zero.
+func comm(c *[16]int8) string {
+	b := make([]byte, 0, len(c))
+	for _, x := range c {
+		if x == 0 {
+			break
+		}
+		b = append(b, byte(x))
+	}
+	return string(b)
 }
 
 func (g *gatherer) newSpace(s Space) {

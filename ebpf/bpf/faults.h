@@ -126,6 +126,7 @@ struct space_record {
 	__u32 space;
 	__u32 parent;
 	__u64 time;
+	char comm[16];	/* of the process that forked, or of what exec started */
 };
 
 struct region_record {

@@ -25,6 +25,7 @@ static __always_inline void output_space(struct thread *t, __u32 tid, __u32 pare
 	r->space = t->space;
 	r->parent = parent;
 	r->time = bpf_ktime_get_ns();
+	bpf_get_current_comm(r->comm, sizeof(r->comm));
 	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
 }
 
