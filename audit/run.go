@@ -9,7 +9,8 @@ type ForktestReport struct {
 	Version       string            `json:"cowaudit_version"`
 	Subject       Subject           `json:"subject"`
 	Scenario      Scenario          `json:"scenario"`
-	Capture       Capture           `json:"capture"` // of the last run
+	Environment   *Environment      `json:"environment,omitempty"` // missing in results of an older cowaudit
+	Capture       Capture           `json:"capture"`               // of the last run
 	Runs          []Run             `json:"runs"`
 	Summary       Summary           `json:"summary"`
 	Tracer        *Tracer           `json:"tracer,omitempty"` // missing: nothing was traced
@@ -25,12 +26,25 @@ type Subject struct {
 	Runtime    string `json:"runtime"`    // "ruby", "python", or what the script said
 	Executable string `json:"executable"` // /proc/PID/exe of the running process
 	Allocator  string `json:"allocator"`  // "glibc", "jemalloc", … by the libraries mapped; "" when it cannot be told
+	// Library is the mapped file that holds the runtime: libruby or libpython; the executable where there is none of its own.
+	Library string `json:"library,omitempty"`
+	// BuildID is the library's (NT_GNU_BUILD_ID, in hexadecimal), read from the very file that is mapped; "" where it has none.
+	BuildID string   `json:"build_id,omitempty"`
+	Env     []string `json:"env,omitempty"` // K=V, as the user added them
+}
+
+// Environment is what a machine was set to, as far as it changes what a fork test counts. "" is what cannot be told.
+type Environment struct {
+	Machine   string `json:"machine"`                // uname -m
+	HugePages string `json:"transparent_huge_pages"` // /sys/kernel/mm/transparent_hugepage/enabled: "always", "madvise", "never"
+	Random    string `json:"randomize_va_space"`     // /proc/sys/kernel/randomize_va_space: "0", "1", "2"
 }
 
 // Scenario is what the subject did.
 type Scenario struct {
 	Name        string `json:"name"` // "callcache-cold", "app"
 	App         string `json:"app,omitempty"`
+	AppSHA256   string `json:"app_sha256,omitempty"` // of the application's file and the preload expression, where there is one of them
 	Methods     int    `json:"methods,omitempty"`
 	CallSites   int    `json:"call_sites,omitempty"`
 	SettleRuns  int    `json:"settle_collections"` // collections in the parent before the fork, the most over the runs

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -49,18 +50,13 @@ type experiment struct {
 	report *audit.ForktestReport
 	phases int // of one run
 	done   int
+	known  bool // the report has the subject, of an earlier run
 	loud   bool // a run did not become quiet: said once
 	kernel copyCounter
 }
 
 func (p *plan) run(ctx context.Context, diff differ) (report *audit.ForktestReport, err error) {
-	e := &experiment{plan: p, diff: diff, phases: 5, report: &audit.ForktestReport{
-		SchemaVersion: audit.SchemaVersion, Kind: audit.KindForktest, Version: p.Version,
-		Subject: audit.Subject{Name: p.Subject, Command: p.name()},
-		Scenario: audit.Scenario{Name: p.Scenario, App: p.App, Methods: p.Methods, CallSites: p.Methods * p.CallSites,
-			SettleLimit: p.Settle.String(), Warmup: p.Warmup, Workers: p.Workers},
-		Runs: []audit.Run{}, Warnings: []pagemap.Warning{},
-	}}
+	e := newExperiment(p, diff)
 	if p.Trace != nil {
 		// The kernel counts for tasks only that are forked after it was told to.
 		e.kernel = p.newCounter()
@@ -75,13 +71,29 @@ func (p *plan) run(ctx context.Context, diff differ) (report *audit.ForktestRepo
 			return nil, err
 		}
 	}
+	if err := e.finish(); err != nil {
+		return nil, err
+	}
+	return e.report, nil
+}
+
+func newExperiment(p *plan, diff differ) *experiment {
+	return &experiment{plan: p, diff: diff, phases: 5, report: &audit.ForktestReport{
+		SchemaVersion: audit.SchemaVersion, Kind: audit.KindForktest, Version: p.Version,
+		Subject: audit.Subject{Name: p.Subject, Command: p.name(), Env: p.Env},
+		Scenario: audit.Scenario{Name: p.Scenario, App: p.App, AppSHA256: p.appHash(), Methods: p.Methods, CallSites: p.Methods * p.CallSites,
+			SettleLimit: p.Settle.String(), Warmup: p.Warmup, Workers: p.Workers},
+		Environment: environment(),
+		Runs:        []audit.Run{}, Warnings: []pagemap.Warning{},
+	}}
+}
+
+// finish draws the conclusions from the runs.
+func (e *experiment) finish() error {
 	r := e.report
 	r.Summary = audit.Summarize(r.Runs, r.Capture.PageSize)
 	r.Findings = audit.FindingsForForktest(r)
-	if err := audit.CheckForktest(r); err != nil {
-		return nil, err
-	}
-	return r, nil
+	return audit.CheckForktest(r)
 }
 
 // one does one run.
@@ -140,12 +152,13 @@ func (e *experiment) progress(run int, phase string) {
 func (e *experiment) describe(t *trial, settled int, quiet bool) error {
 	s := &e.report.Subject
 	exe, malloc := look("", t.parent.pid)
-	now := audit.Subject{Name: s.Name, Command: s.Command, Version: t.version, Runtime: t.runtime, Executable: exe, Allocator: malloc}
-	if t.seq > 1 && now != *s {
-		return t.fail("give the path of the program itself", "the subject is not the one of the runs before: %s (%s, %s) and not %s (%s, %s)",
-			now.Version, now.Executable, now.Allocator, s.Version, s.Executable, s.Allocator)
+	library, build := runtimeLibrary("", t.parent.pid, exe)
+	now := audit.Subject{Name: s.Name, Command: s.Command, Env: s.Env, Version: t.version, Runtime: t.runtime, Executable: exe, Allocator: malloc,
+		Library: library, BuildID: build}
+	if e.known && !reflect.DeepEqual(now, *s) {
+		return t.fail("give the path of the program itself", "the subject is not the one of the runs before: %s and not %s", identity(&now), identity(s))
 	}
-	*s = now
+	*s, e.known = now, true
 	e.report.Scenario.SettleRuns = max(e.report.Scenario.SettleRuns, settled)
 	if !quiet && !e.Settle.Fixed && !e.loud {
 		e.loud = true

@@ -18,6 +18,16 @@ type buildID struct {
 	off uint64 // of the id in the file
 }
 
+// BuildID gives the build ID of an ELF file in hexadecimal; "" where it has none, or is no such file.
+func BuildID(file string) string {
+	f, err := elf.Open(file)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	return readBuildID(f).String()
+}
+
 func (b buildID) String() string { return hex.EncodeToString(b.id) }
 
 // differs reports that both have an id and it is not the same.
