@@ -69,9 +69,27 @@ type Event struct {
 	Regions      []RegionDiff     `json:"regions"`
 	DurationNano int64            `json:"duration_ns"` // of the event in the worker, as the harness measured it
 	Stats        map[string]int64 `json:"stats,omitempty"`
+	Metrics      []Metric         `json:"metrics,omitempty"` // what the scenario measures beside the pages
 	// Attribution says who made the copies: with the tracer only.
 	*Attribution
 }
+
+// Metric is a number that one worker gave in one event. A comparison makes a row of each.
+type Metric struct {
+	Name   string  `json:"name"` // in snake_case, with its unit at the end where it has one: "peak_rss_bytes"
+	Unit   string  `json:"unit"` // "bytes", "ns", "count", "ratio", …
+	Value  float64 `json:"value"`
+	Better Better  `json:"better"`
+}
+
+// Better says which of two values of a metric is the better one.
+type Better string
+
+// Directions of a metric. "" is neither: a difference is shown and judged by nobody.
+const (
+	BetterLess Better = "less"
+	BetterMore Better = "more"
+)
 
 // Tracer says how the faults of the runs were traced.
 type Tracer struct {
