@@ -17,15 +17,17 @@ type gatherer struct {
 	buf     []byte
 	spaces  map[SpaceID]*space
 	regions map[RegionID]*region
-	counts  map[countKey]*Tally
-	faults  []rawFault
-	names   *names
-	waiting map[SpaceID]bool // processes that are traced from their next exec on
-	last    time.Duration    // of the latest record
-	turn    uint32           // which table of counts is in use
-	turned  time.Duration    // since when
-	folded  bool             // the collections are not told apart any more
-	late    int64            // faults that got their region after the trace
+	// regionsOf are the same by space: a trace may have thousands of spaces
+	regionsOf map[SpaceID][]*region
+	counts    map[countKey]*Tally
+	faults    []rawFault
+	names     *names
+	waiting   map[SpaceID]bool // processes that are traced from their next exec on
+	last      time.Duration    // of the latest record
+	turn      uint32           // which table of counts is in use
+	turned    time.Duration    // since when
+	folded    bool             // the collections are not told apart any more
+	late      int64            // faults that got their region after the trace
 	// visited spaces of this reading: something about them is new
 	fresh map[SpaceID]bool
 }
@@ -38,6 +40,8 @@ type space struct {
 	found bool          // its collector has been looked for
 	again bool          // and is to be looked for again
 	retry time.Duration // not before this
+
+	superseded bool // the process has called exec since
 
 	lastExit time.Duration // of one of its threads
 }
@@ -77,7 +81,7 @@ type rawFault struct {
 
 func newGatherer(t *Tracer) *gatherer {
 	return &gatherer{
-		t: t, spaces: map[SpaceID]*space{}, regions: map[RegionID]*region{}, counts: map[countKey]*Tally{},
+		t: t, spaces: map[SpaceID]*space{}, regions: map[RegionID]*region{}, regionsOf: map[SpaceID][]*region{}, counts: map[countKey]*Tally{},
 		names: newNames(&t.o), fresh: map[SpaceID]bool{}, waiting: map[SpaceID]bool{},
 	}
 }
@@ -166,8 +170,9 @@ func (g *gatherer) spaceRecord(r *faultsSpaceRecord) {
 		ID: SpaceID(r.Space), Parent: SpaceID(r.Parent), Cause: Cause(r.Cause), Process: pagemap.Identity{PID: pagemap.PID(r.Tid)},
 		Began: g.since(r.Time), Command: comm(&r.Comm),
 	}
-	if p := g.spaces[s.Parent]; p != nil && s.Cause == CauseExec {
-		p.Ended = s.Began
+	// A child that shares its parent's space until it calls exec (vfork, posix_spawn) does not end it.
+	if p := g.spaces[s.Parent]; p != nil && s.Cause == CauseExec && p.Process.PID == s.Process.PID {
+		p.Ended, p.superseded = s.Began, true
 	}
 	if g.waiting[s.Parent] {
 		s.Parent, s.Cause = 0, CauseStart
@@ -223,11 +228,16 @@ func (g *gatherer) regionRecord(r *faultsRegionRecord) {
 	if n.file = r.Flags&regionFile != 0; n.file {
 		n.Mapping.Offset = r.Pgoff * uint64(os.Getpagesize())
 	}
-	g.regions[n.ID] = n
+	g.addRegion(n)
 	if s := g.spaces[SpaceID(r.Space)]; s != nil {
 		s.read = false
 		g.fresh[s.ID] = true
 	}
+}
+
+func (g *gatherer) addRegion(r *region) {
+	g.regions[r.ID] = r
+	g.regionsOf[r.Space] = append(g.regionsOf[r.Space], r)
 }
 
 // visit looks at the processes about which the last records said something new, while they are still there: their
@@ -266,7 +276,7 @@ func (g *gatherer) look(s *space) {
 	maps, err := g.t.o.FS.Maps(s.Process.PID)
 	st, serr := g.t.o.FS.Stat(s.Process.PID)
 	// The same process still, and not one exec further: a later space of this PID means that.
-	same := serr == nil && (s.Process.Start == 0 || s.Process.Start == st.Start) && !g.superseded(s)
+	same := serr == nil && (s.Process.Start == 0 || s.Process.Start == st.Start) && !s.superseded
 	if err != nil || !same || len(maps) == 0 {
 		if s.Mappings == nil {
 			g.inherit(s)
@@ -311,16 +321,6 @@ func codeFiles(maps []pagemap.Mapping) string {
 	return b.String()
 }
 
-// superseded reports that the process has called exec since.
-func (g *gatherer) superseded(s *space) bool {
-	for _, o := range g.spaces {
-		if o.Cause == CauseExec && o.Process.PID == s.Process.PID && o.Parent == s.ID {
-			return true
-		}
-	}
-	return false
-}
-
 func (g *gatherer) inherit(s *space) {
 	p := g.spaces[s.Parent]
 	if s.Cause != CauseFork || p == nil || p.Mappings == nil {
@@ -336,8 +336,8 @@ func (g *gatherer) inherit(s *space) {
 
 // nameRegions gives a space's regions the path of the mapping that /proc shows there now, if it is the same one.
 func (g *gatherer) nameRegions(s *space) {
-	for _, r := range g.regions {
-		if r.Space == s.ID && !r.Named {
+	for _, r := range g.regionsOf[s.ID] {
+		if !r.Named {
 			nameRegion(r, s.Mappings)
 		}
 	}

@@ -82,16 +82,14 @@ func (g *gatherer) lookAgain() {
 			continue
 		}
 		s.Mappings = maps
-		for _, r := range g.regions {
-			if r.Space == s.ID {
-				nameRegion(r, maps)
-			}
+		for _, r := range g.regionsOf[s.ID] {
+			nameRegion(r, maps)
 		}
 	}
 }
 
 func (g *gatherer) shapedMaps(s *space) ([]pagemap.Mapping, bool) {
-	if s.Ended != 0 || g.superseded(s) || s.Process.Start == 0 {
+	if s.Ended != 0 || s.superseded || s.Process.Start == 0 {
 		return nil, false
 	}
 	maps, err := g.t.o.FS.ShapedMaps(s.Process)
@@ -127,7 +125,7 @@ func (g *gatherer) split() {
 				if parts[k] == 0 {
 					last++
 					parts[k] = last
-					g.regions[last] = &region{Region: Region{ID: last, Space: f.space, Mapping: *m, Named: true}}
+					g.addRegion(&region{Region: Region{ID: last, Space: f.space, Mapping: *m, Named: true}})
 				}
 				f.region = parts[k]
 			}

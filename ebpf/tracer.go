@@ -271,6 +271,7 @@ func (t *Tracer) enter(tid, pid pagemap.PID, id SpaceID, atExec bool) (was bool,
 // sharedSpace finds the space of a traced process whose address space this one uses too (CLONE_VM without CLONE_THREAD);
 // 0: there is none.
 func (t *Tracer) sharedSpace(pid pagemap.PID) SpaceID {
+	t.g.ends()
 	for _, s := range t.g.spaces {
 		if s.Ended != 0 || s.Process.PID == pid {
 			continue

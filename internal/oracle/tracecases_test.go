@@ -265,6 +265,35 @@ func TestTraceCase19SharedMM(t *testing.T) {
 	}
 }
 
+// A child that shares the address space until it calls exec, as vfork and posix_spawn make it, leaves the parent's as it is.
+func TestTraceSpawn(t *testing.T) {
+	s := start(t, nil, testkit.Program(t, "python3"), "-c", `
+import os, sys
+def stage(name):
+    print(f"STAGE {name} pids={os.getpid()}", flush=True); sys.stdin.buffer.raw.read(1)
+stage("before")
+for _ in range(3): os.waitpid(os.posix_spawn("/bin/true", ["true"], {}), 0)
+stage("after")`)
+	st := s.to("before")
+	tracer := trace(t, ebpf.Options{Faults: true}, st.pids...)
+	s.to("after")
+	tr := tracer.end()
+	own := spacesOf(tr, st.pids[0])
+	if len(own) != 1 || tr.SpaceByID(own[0]).Ended != 0 {
+		t.Fatalf("spaces of the process: %+v", tr.Spaces)
+	}
+	spawned := 0
+	for i := range tr.Spaces {
+		if sp := &tr.Spaces[i]; sp.Cause == ebpf.CauseExec && sp.Parent == own[0] && sp.Ended != 0 {
+			spawned++
+		}
+	}
+	if spawned != 3 || len(tr.Spaces) != 4 {
+		t.Errorf("%d spaces of programs that it started, want 3, of %d spaces", spawned, len(tr.Spaces))
+	}
+	s.finish()
+}
+
 // Case 28: the fork parent exits, and nothing is copied; what ended is said to have ended.
 func TestTraceCase28ParentExits(t *testing.T) {
 	requireFrames(t)
