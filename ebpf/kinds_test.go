@@ -66,6 +66,8 @@ func TestKinds(t *testing.T) {
 			map[string]string{"w a": "file 139"}},
 		{"private file pages that the parent wrote", []string{"file a 400", "write a 0 400 1", "fork w", "stage go", "w: write a 0 149 2"},
 			map[string]string{"w a": "copied 149"}},
+		{"file pages given up right after such a copy", []string{"file a 400", "file b 400", "write a 0 400 1", "fork w", "w: read b 0 400", "stage go", "w: write a 0 1 2", "w: unmap b 0 400"},
+			map[string]string{"w a": "copied 1"}},
 		{"a system call writes to shared pages", []string{"anon a 400", "write a 0 400 1", "fork w", "stage go", "w: input a 0 199"},
 			map[string]string{"w a": "copied 199"}},
 		{"a system call writes to pages of its own", []string{"anon a 400", "write a 0 400 1", "fork w", "w: exit", "stage go", "input a 0 223"},

@@ -130,6 +130,18 @@ static __always_inline int in_fault(void)
 	return (long)user_regs()->orig_ax == -1;
 }
 
+/* of_fault reports that what the kernel does now it does for this fault. In a
+ * system call it can be anything else, so there its stack is looked at. */
+static __always_inline int of_fault(void *ctx, struct fault *f)
+{
+	__u32 where;
+
+	if (!(f->detail & DETAIL_KERNEL))
+		return in_fault();
+	where = kernel_stack(ctx);
+	return (where & IN_FAULT) && (where & IN_EXCEPTION);
+}
+
 static __always_inline void conclude(struct thread *t, __u8 kind)
 {
 	__u8 by_mapping;
@@ -228,7 +240,7 @@ static __always_inline int on_alloc(void *ctx, __u32 order, __u64 gfp)
 {
 	struct thread *t;
 	struct fault *f;
-	__u32 tid, where;
+	__u32 tid;
 
 	if (!(gfp & GFP_MOVABLE))
 		return 0;
@@ -238,15 +250,10 @@ static __always_inline int on_alloc(void *ctx, __u32 order, __u64 gfp)
 	f = &t->fault;
 	if (!f->open && (order || (gfp & GFP_ZERO)))
 		return 0;
-	if (f->open && !(f->detail & DETAIL_KERNEL)) {
-		if (!in_fault())
-			settle(t);	/* the thread has gone on to a system call */
-	} else if (f->open) {
-		if (!handle_mm_fault_start)
-			return 0;
-		where = kernel_stack(ctx);
-		if (!(where & IN_FAULT) || !(where & IN_EXCEPTION))
-			settle(t);
+	if (f->open && !of_fault(ctx, f)) {
+		if ((f->detail & DETAIL_KERNEL) && !handle_mm_fault_start)
+			return 0;	/* it could be */
+		settle(t);	/* the thread has gone on */
 	}
 	if (!f->open) {
 		if (!order && !(gfp & GFP_ZERO) && (long)user_regs()->orig_ax != -1)
@@ -283,12 +290,12 @@ static __always_inline int on_alloc(void *ctx, __u32 order, __u64 gfp)
 #define MM_SWAPENTS 2
 #define MM_SHMEMPAGES 3
 
-static __always_inline int on_rss(int member)
+static __always_inline int on_rss(void *ctx, int member)
 {
 	__u32 tid;
 	struct thread *t = current_thread(&tid);
 
-	if (!t || !t->fault.open)
+	if (!t || !t->fault.open || !of_fault(ctx, &t->fault))
 		return 0;
 	if (member == MM_ANONPAGES)
 		t->fault.seen |= SEEN_ANON;
@@ -380,7 +387,7 @@ BTF(page_fault_user, on_fault(ctx, ctx[0], ctx[2], 0, IP_OF_REGS, ctx[1]))
 RAW(page_fault_user, on_fault(ctx, ctx[0], ctx[2], 0, IP_OF_TASK, 0))
 BOTH(page_fault_kernel, on_fault(ctx, ctx[0], ctx[2], DETAIL_KERNEL, IP_OF_TASK, 0))
 BOTH(mm_page_alloc, on_alloc(ctx, ctx[1], ctx[2]))
-BOTH(rss_stat, on_rss(ctx[1]))
+BOTH(rss_stat, on_rss(ctx, ctx[1]))
 BOTH(task_newtask, on_newtask(pid_of(ctx[0]), ctx[1]))
 BOTH(sched_process_exec, on_exec(ctx[1]))
 BOTH(sched_process_exit, on_exit())
@@ -445,7 +452,7 @@ int tp_mm_page_alloc(struct tp_mm_page_alloc *ctx)
 SEC("tracepoint/kmem/rss_stat")
 int tp_rss_stat(struct tp_rss_stat *ctx)
 {
-	return on_rss(ctx->member);
+	return on_rss(ctx, ctx->member);
 }
 
 SEC("tracepoint/task/task_newtask")
