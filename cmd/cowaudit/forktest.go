@@ -11,6 +11,7 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/term"
 
+	"cowaudit/ebpf"
 	"cowaudit/forktest"
 	"cowaudit/report"
 )
@@ -40,6 +41,10 @@ Needs: root, or CAP_SYS_ADMIN and CAP_SYS_PTRACE in the host's user namespace.`,
 			&cli.IntFlag{Name: "workers", Usage: "to fork", Value: forktest.DefaultWorkers},
 			&cli.IntFlag{Name: "runs", Usage: "each with a fresh process; the interval needs 6", Value: forktest.DefaultRuns},
 			&cli.DurationFlag{Name: "timeout", Usage: "for each answer of the application", Value: forktest.DefaultTimeout},
+			&cli.BoolFlag{Name: "trace", Usage: "trace the page faults too: who copied, and three counts that must agree"},
+			&cli.BoolFlag{Name: "stacks", Usage: "with --trace: take the stack of each write"},
+			&cli.BoolFlag{Name: "lines", Usage: "with --trace: give source lines where there is debug information"},
+			choiceFlag("gc-provider", "with --trace: how the GC phase is learnt", ebpf.CollectorChoices()...),
 			&cli.BoolFlag{Name: "verbose", Usage: "show the application's output on standard error"},
 			&cli.BoolFlag{Name: "every-run", Usage: "list the runs too"},
 			&cli.BoolFlag{Name: "all", Usage: "list every row: fold none into [N others]"},
@@ -106,6 +111,14 @@ func forktestConfig(a *application, c *cli.Context) (forktest.Config, error) {
 	}
 	if c.Bool("verbose") {
 		config.Output = a.stderr
+	}
+	for _, name := range []string{"stacks", "lines", "gc-provider"} {
+		if c.IsSet(name) && !c.Bool("trace") {
+			return config, usageErrorf("--%s: only together with --trace", name)
+		}
+	}
+	if c.Bool("trace") {
+		config.Trace = &forktest.TraceConfig{Stacks: c.Bool("stacks"), Lines: c.Bool("lines"), Collector: c.String("gc-provider")}
 	}
 	return config, nil
 }

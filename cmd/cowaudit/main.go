@@ -37,7 +37,9 @@ func commands(a *application) []*cli.Command {
 		diffCommand(a),
 		showCommand(a),
 		forktestCommand(a),
+		traceCommand(a),
 		demoServerCommand(a),
+		heldStartCommand(a),
 	}
 }
 

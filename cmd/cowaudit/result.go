@@ -34,7 +34,19 @@ func (o *output) writeResult(v any, r report.Options) error {
 			return report.JSON(w, v)
 		case "text":
 			return report.Text(w, v, r)
+		case "pprof":
+			return report.Pprof(w, v)
+		case "folded":
+			return report.Folded(w, v)
 		}
 		return fmt.Errorf("write %T: no format %q", v, o.Format())
 	})
+}
+
+// refuseBinary keeps a terminal from a format that is no text.
+func (o *output) refuseBinary(c *cli.Context) error {
+	if o.Format() == "pprof" && o.Terminal() {
+		return usageErrorf("%s: pprof is binary, and standard output is a terminal: write it to a file: -o %s.pb.gz", c.Command.Name, c.Command.Name)
+	}
+	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/urfave/cli/v2"
 
@@ -21,7 +22,7 @@ func showCommand(a *application) *cli.Command {
 		Description: `FILE is what a command wrote with --format json, or a snapshot, which is then audited.
 Example: cowaudit show --mappings before.cow
 Needs: no privilege.`,
-		Flags:  append(append(detailFlags(), &cli.BoolFlag{Name: "every-run", Usage: "list the runs of a fork test too"}), outputFlags()...),
+		Flags:  append(append(detailFlags(), &cli.BoolFlag{Name: "every-run", Usage: "list the runs of a fork test too"}), outputFlags("text", "json", "pprof", "folded")...),
 		Action: func(c *cli.Context) error { return runShow(a, c) },
 	}
 }
@@ -34,9 +35,17 @@ func runShow(a *application, c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := out.refuseBinary(c); err != nil {
+		return err
+	}
 	v, err := readResult(c, c.Args().First())
 	if err != nil {
 		return err
+	}
+	if slices.Contains(report.ProfileFormats, out.Format()) {
+		if err := report.HasProfile(v); err != nil {
+			return usageErrorf("show: --format %s: %w", out.Format(), err)
+		}
 	}
 	return out.writeResult(v, out.details(c))
 }
