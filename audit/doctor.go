@@ -36,7 +36,7 @@ type DoctorReport struct {
 // DoctorRow is one thing that a host has or can do.
 type DoctorRow struct {
 	Name  string `json:"name"`  // snake_case, stable
-	Group string `json:"group"` // what it is for: "pages", "processes", "host", "programs"
+	Group string `json:"group"` // what it is for: "pages", "processes", "host", "tracing", "programs"
 	// State is of what the row names: "no" of soft_dirty is a host without it, which is no fault.
 	State  Ability `json:"state"`
 	Detail string  `json:"detail"` // what was seen, and what follows from it

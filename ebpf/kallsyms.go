@@ -30,6 +30,13 @@ func (k *kernelSymbols) known() bool {
 
 var errSymbolsHidden = fmt.Errorf("%w: kallsyms hides the addresses of the kernel's functions (kernel.kptr_restrict) or lacks them", pagemap.ErrNotSupported)
 
+// KernelSymbols says why the addresses of the kernel's functions are not to be had, without which a copy inside of a system
+// call cannot be told from other allocations; nil: they are. The error wraps pagemap.ErrNotSupported where they are hidden.
+func KernelSymbols(fs pagemap.FS) error {
+	_, err := readKernelSymbols(fs)
+	return err
+}
+
 // readKernelSymbols looks them up in /proc/kallsyms, which shows addresses to CAP_SYSLOG (kernel.kptr_restrict 1) or to
 // nobody (2); then all are 0 and the error says so.
 func readKernelSymbols(fs pagemap.FS) (kernelSymbols, error) {

@@ -81,17 +81,23 @@ func Start(o Options) (*Tracer, error) {
 	return t, nil
 }
 
-// hostPIDs refuses a PID namespace in which the kernel's thread ids mean other processes. The first one has a fixed
-// inode number (include/uapi/linux/nsfs.h, PROC_PID_INIT_INO; a convention since 3.8).
-func hostPIDs(fs pagemap.FS) error {
+// HostPIDs reports whether this process is in the first PID namespace, whose thread ids the kernel's side sees. It has a
+// fixed inode number (include/uapi/linux/nsfs.h, PROC_PID_INIT_INO; so since 3.8).
+func HostPIDs(fs pagemap.FS) (bool, error) {
 	name, err := os.Readlink(fs.Path("self", "ns", "pid"))
 	if err != nil {
-		return fmt.Errorf("which PID namespace this is: %w", err)
+		return false, fmt.Errorf("which PID namespace this is: %w", err)
 	}
-	if name != "pid:[4026531836]" {
-		return fmt.Errorf("%w: the fault tracer sees the host's process ids, and this process is in another PID namespace (%s): run it on the host, or with --pid=host", pagemap.ErrNotSupported, name)
+	return name == "pid:[4026531836]", nil
+}
+
+// hostPIDs refuses another PID namespace.
+func hostPIDs(fs pagemap.FS) error {
+	first, err := HostPIDs(fs)
+	if err == nil && !first {
+		return fmt.Errorf("%w: the fault tracer sees the host's process ids, and this process is in another PID namespace: run it on the host, or with --pid=host", pagemap.ErrNotSupported)
 	}
-	return nil
+	return err
 }
 
 func monotonic() uint64 {
@@ -147,13 +153,18 @@ func (t *Tracer) Flush() error {
 	return t.flush()
 }
 
+// ringHeader is the size of what is before each record in the ring buffer, which is aligned to 8 bytes: BPF_RINGBUF_HDR_SZ,
+// include/uapi/linux/bpf.h.
+const ringHeader = 8
+
 func (t *Tracer) flush() error {
 	if err := t.reader.Flush(); err != nil {
 		return fmt.Errorf("read the ring buffer: %w", err)
 	}
 	var rec ringbuf.Record
 	rec.RawSample = t.g.buf
-	for {
+	// No more than there is now: more may come faster than it is read, and the lock would never be let go.
+	for left := t.reader.AvailableBytes(); left > 0; left -= ringHeader + (len(rec.RawSample)+7)&^7 {
 		err := t.reader.ReadInto(&rec)
 		if errors.Is(err, ringbuf.ErrFlushed) {
 			break

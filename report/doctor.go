@@ -11,6 +11,7 @@ var doctorGroups = []struct{ name, head string }{
 	{"pages", "Pages"},
 	{"processes", "Processes"},
 	{"host", "This machine"},
+	{"tracing", "Who copies: the fault tracer"},
 	{"programs", "Programs"},
 }
 

@@ -41,7 +41,7 @@ func runDoctor(a *application, c *cli.Context) error {
 	if err != nil {
 		return fmt.Errorf("doctor: %w", err)
 	}
-	facts.Rows = append(facts.Rows, copiesRow())
+	facts.Rows = append(append(facts.Rows, copiesRow()), traceRows()...)
 	r := doctorReport(facts, time.Now())
 	if err := out.writeResult(r, report.Options{Color: out.Color(), Width: out.Width()}); err != nil {
 		return err

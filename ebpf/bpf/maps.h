@@ -67,8 +67,11 @@ struct {
 	__type(value, struct probe);
 } probes SEC(".maps");
 
+/* Those that were looked up least go when it is full, which are those of spaces
+ * that have ended: nobody else takes them out. One that is needed again is told
+ * again. */
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 65536);
 	__type(key, struct region_key);
 	__type(value, __u32);

@@ -29,6 +29,7 @@ const (
 	Pages     = "pages"     // facts about pages
 	Processes = "processes" // access to the processes of others
 	Host      = "host"      // what this machine does with memory
+	Tracing   = "tracing"   // the fault tracer
 	Programs  = "programs"
 )
 
