@@ -67,8 +67,8 @@ func TestForktestJSON(t *testing.T) {
 	if err := audit.CheckForktest(&r); err != nil {
 		t.Error(err)
 	}
-	want := audit.Scenario{Name: "callcache-cold", Methods: 100, CallSites: 2000, SettleRuns: 4, SettleLimit: "4", Workers: 2}
-	if r.Scenario != want || r.Kind != "forktest" || r.Subject.Name != "ruby" || len(r.Runs) != 2 || len(r.Runs[1].Events) != 6 || len(r.Summary.Events) != 3 {
+	want := audit.Scenario{Name: "callcache-cold", AppSHA256: r.Scenario.AppSHA256, Methods: 100, CallSites: 2000, SettleRuns: 4, SettleLimit: "4", Workers: 2}
+	if r.Scenario != want || r.Kind != "forktest" || r.Subject.Name != "ruby" || len(want.AppSHA256) != 64 || len(r.Runs) != 2 || len(r.Runs[1].Events) != 6 || len(r.Summary.Events) != 3 {
 		t.Errorf("%+v %+v, %d runs", r.Subject, r.Scenario, len(r.Runs))
 	}
 	// What was saved can be shown.
