@@ -133,8 +133,12 @@ func TestChoose(t *testing.T) {
 		args, want string
 		fails      bool
 	}{
-		{"", "headline untouched huge contents size workers mappings sparse", false},
+		{"", "headline untouched huge contents size workers mappings sparse trace trace-busy", false},
 		{"head sparse", "headline sparse", false},
+		{"trace", "trace trace-busy", false},
+		{"trace-busy", "trace-busy", false},
+		{"trace-own", "trace-own", false},
+		{"trace-o", "", true},
 		{"nothing", "", true},
 		{"size nothing", "", true},
 	} {

@@ -1,6 +1,11 @@
 package main
 
-import "fmt"
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+)
 
 // family is what the benchmark server is made of.
 type family struct {
@@ -66,6 +71,10 @@ type group struct {
 	programs bool
 	bars     bool // held against the bars
 	rounds   int  // at most; 0: as asked
+	// A group about the fault tracer has this and none of the above but a name. rounds is 0 where no number was asked for.
+	faults func(ctx context.Context, t *tools, rounds int, out, progress io.Writer) error
+	// asked for by its whole name alone.
+	hidden bool
 }
 
 // row is one family and the programs that read it.
@@ -107,6 +116,38 @@ func groups() []group {
 		series("mappings", "By mappings: 4 workers of 512 MiB, a tenth written", []int{10, 1000, 10000, 60000}, plain,
 			func(n int) family { return family{mib: 512, workers: 4, permille: 100, mappings: n} }),
 		sparse(),
+		{name: "trace", faults: faultGroup(watchers)},
+		{name: "trace-busy", faults: func(ctx context.Context, t *tools, rounds int, out, progress io.Writer) error {
+			res, err := t.measureBusy(ctx, storm{workers: 4, rounds: 120, pages: 200}, max(rounds, leastPairs), progress)
+			if err == nil {
+				res.write(out)
+			}
+			return err
+		}},
+		{name: "trace-own", hidden: true, faults: faultGroup(ownWatchers)},
+		{name: "trace-quick", hidden: true, faults: faultGroup(func() []watcher {
+			return slices.DeleteFunc(ownWatchers(), func(w watcher) bool { return w.bar == 0 || w.program != "" })
+		})},
+	}
+}
+
+// faultRounds and leastPairs are the rounds of the groups about the fault tracer where none are asked for.
+const (
+	faultRounds = 5
+	leastPairs  = 41
+)
+
+// faultGroup measures some watchers.
+func faultGroup(list func() []watcher) func(context.Context, *tools, int, io.Writer, io.Writer) error {
+	return func(ctx context.Context, t *tools, rounds int, out, progress io.Writer) error {
+		if rounds == 0 {
+			rounds = faultRounds
+		}
+		res, err := t.measureFaults(ctx, list(), copiedPages, rounds, progress)
+		if err == nil {
+			res.write(out, rounds)
+		}
+		return err
 	}
 }
 

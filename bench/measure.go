@@ -19,6 +19,7 @@ import (
 type tools struct {
 	dir                                string
 	family, unit, rollup, timed, audit string
+	copies, storm                      string
 	smem, pmap                         string // empty where not installed
 }
 
@@ -35,7 +36,7 @@ func newTools(ctx context.Context) (*tools, error) {
 	for _, p := range []struct {
 		name string
 		to   *string
-	}{{"family", &t.family}, {"unit", &t.unit}, {"rollup", &t.rollup}, {"timed", &t.timed}} {
+	}{{"family", &t.family}, {"unit", &t.unit}, {"rollup", &t.rollup}, {"timed", &t.timed}, {"copies", &t.copies}, {"storm", &t.storm}} {
 		*p.to = filepath.Join(dir, p.name)
 		if err := compile(ctx, p.name, *p.to); err != nil {
 			return nil, errors.Join(err, t.remove())
@@ -55,12 +56,13 @@ func newTools(ctx context.Context) (*tools, error) {
 //go:embed src/*.c
 var sources embed.FS
 
+// compile has every function in the table of dynamic symbols: by some of those the tracer finds a collector.
 func compile(ctx context.Context, name, to string) error {
 	src, err := sources.ReadFile("src/" + name + ".c")
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, "gcc", "-O2", "-Wall", "-Wextra", "-o", to, "-x", "c", "-")
+	cmd := exec.CommandContext(ctx, "gcc", "-O2", "-Wall", "-Wextra", "-rdynamic", "-o", to, "-x", "c", "-")
 	cmd.Stdin = bytes.NewReader(src)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("compile %s.c: %w: %s", name, err, out)
