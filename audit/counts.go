@@ -71,7 +71,7 @@ func (c *Counts) add(of, code string, n int64, text string) {
 // Kernel adds how far the kernel's wpcopy_count of the process rose between the captures.
 func (c *Counts) Kernel(copies int64) {
 	c.KernelWPCopy, c.KernelWhy = &copies, ""
-	c.add(ResidueKernel, "zero_page", c.Differs.Zero, "first writes on the zero page, which the kernel counts as copies")
+	c.add(ResidueKernel, "zero_page", c.Differs.Zero, "first writes on the zero page: copies to the kernel")
 	c.add(ResidueKernel, "private_file", c.Differs.File, "first writes to mapped pages of a file, which the kernel counts as copies")
 	c.add(ResidueKernel, "large_folios", -c.Differs.Folios, "pages of larger folios, of which the kernel counts one copy each")
 	rest := copies - c.Traced - c.Differs.Zero - c.Differs.File + c.Differs.Folios

@@ -25,6 +25,8 @@ type line struct {
 	style style
 	// below is written under the row, indented, whatever its width: a path that must not be cut.
 	below string
+	// prose lets below be broken at its blanks.
+	prose bool
 }
 
 // grid is a table: a head, rows, and no frame.
@@ -111,9 +113,33 @@ func (g *grid) render(p painter, indent string, limit int) string {
 	}
 	for _, l := range g.lines {
 		write(l.cells, l.style)
-		if l.below != "" {
-			b.WriteString(indent + "  " + l.below + "\n")
+		if l.below == "" {
+			continue
+		}
+		rows := []string{l.below}
+		if l.prose {
+			rows = broken(l.below, limit-width(indent)-2)
+		}
+		for _, r := range rows {
+			b.WriteString(indent + "  " + r + "\n")
 		}
 	}
 	return b.String()
+}
+
+// broken breaks prose at its blanks into lines of the width.
+func broken(words string, limit int) (lines []string) {
+	at := ""
+	for _, w := range strings.Fields(words) {
+		switch {
+		case at == "":
+			at = w
+		case width(at)+1+width(w) <= limit:
+			at += " " + w
+		default:
+			lines = append(lines, at)
+			at = w
+		}
+	}
+	return append(lines, at)
 }

@@ -62,17 +62,23 @@ func (b *gridBuilder) names(n int, name func(i int) string) { b.namesUnder("what
 
 // namesUnder adds a last column of names that are never cut: one that does not fit goes under its row.
 func (b *gridBuilder) namesUnder(head string, n int, name func(i int) string) {
+	b.namesOr(head, n, func(i int) (string, string) { return name(i), name(i) })
+}
+
+// namesOr does the same with names of which there is a shorter one too, for where the long one does not fit.
+func (b *gridBuilder) namesOr(head string, n int, name func(i int) (long, short string)) {
 	_, w := b.g.widths(1)
-	fits := func(i int) bool { return w+1+width(name(i)) <= b.p.o.Width }
+	fits := func(s string) bool { return w+1+width(s) <= b.p.o.Width }
+	in := make([]string, n)
 	for i := range n {
-		if !fits(i) {
-			b.g.lines[i].below = name(i)
+		switch long, short := name(i); {
+		case fits(long):
+			in[i] = long
+		case fits(short):
+			in[i] = short
+		default:
+			b.g.lines[i].below = long
 		}
 	}
-	b.texts(column{head: head, left: true}, n, func(i int) string {
-		if fits(i) {
-			return name(i)
-		}
-		return ""
-	})
+	b.texts(column{head: head, left: true}, n, func(i int) string { return in[i] })
 }

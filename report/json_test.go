@@ -28,7 +28,7 @@ func encode(t testing.TB, v any) []byte {
 func allResults(t testing.TB) map[string]any {
 	return map[string]any{
 		"audit": pumaReport(t, 2), "every word": quietReport(t), "hidden": hiddenReport(t), "hostile": hostileReport(t), "nobody": summed(t, newReport()),
-		"diff": diffReport(t), "forktest": forktestReport(t, 6, 8061, 7600), "families": familiesReport(3), "no families": familiesReport(0),
+		"diff": diffReport(t), "forktest": forktestReport(t, 6, 8061, 7600), "traced forktest": tracedForktest(t, 2), "families": familiesReport(3), "no families": familiesReport(0),
 	}
 }
 
@@ -104,8 +104,8 @@ func TestLoadErrors(t *testing.T) {
 		{"nothing", "", "not a result of cowaudit: unexpected end of JSON input"},
 		{"text", "hello", "not a result of cowaudit: invalid character"},
 		{"another type", "[1]", "not a result of cowaudit: json: cannot unmarshal array"},
-		{"no kind", "{}", `kind "" with schema_version 0: this cowaudit reads the kinds audit, diff, forktest, families`},
-		{"unknown kind", `{"kind":"trace","schema_version":1}`, `kind "trace" with schema_version 1: this cowaudit reads`},
+		{"no kind", "{}", `kind "" with schema_version 0: this cowaudit reads the kinds audit, diff, forktest, trace, families`},
+		{"unknown kind", `{"kind":"smell","schema_version":1}`, `kind "smell" with schema_version 1: this cowaudit reads`},
 		{"newer", change(`"schema_version": 1`, `"schema_version": 2`), `kind "audit" with schema_version 2: this cowaudit reads`},
 		{"no version", `{"kind":"audit"}`, `kind "audit" with schema_version 0`},
 		{"cut", whole[:len(whole)/2], "not a result of cowaudit"},

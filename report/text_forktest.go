@@ -13,6 +13,9 @@ import (
 func (p *text) forktest(r *audit.ForktestReport) {
 	p.page = r.Capture.PageSize
 	p.subject(&r.Subject, &r.Scenario)
+	if r.Tracer != nil {
+		p.tracer(r.Tracer)
+	}
 	p.findings(r.Findings)
 	if !r.Capture.FramesVisible {
 		p.remedy(r.Warnings, "frames_hidden")
@@ -27,6 +30,7 @@ func (p *text) forktest(r *audit.ForktestReport) {
 			p.eventRegions(main.Regions, n, title)
 			p.eventChange(&main.Change, n)
 		}
+		p.writers(r, main.Name)
 	}
 	if p.o.Runs {
 		p.runs(r)

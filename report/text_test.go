@@ -58,6 +58,8 @@ func TestText(t *testing.T) {
 		{"forktest_regression", forktestReport(t, 6, 8061, 7600), Options{}},
 		{"forktest_fixed", forktestReport(t, 5, 230, 85), Options{Runs: true}},
 		{"forktest_once", forktestReport(t, 1, 230, 85), Options{}},
+		{"forktest_traced", tracedForktest(t, 3), Options{}},
+		{"forktest_traced_narrow", tracedForktest(t, 1), Options{Width: 64, Top: 2}},
 		{"families", familiesReport(3), Options{}},
 		{"families_none", familiesReport(0), Options{}},
 	}
@@ -76,7 +78,7 @@ func TestText(t *testing.T) {
 				limit = 80
 			}
 			for _, l := range strings.Split(b.String(), "\n") {
-				if w := width(l); w > limit && !strings.HasPrefix(l, "  /srv/") {
+				if w := width(l); w > limit && !strings.HasPrefix(l, "  /srv/") && !strings.HasPrefix(l, "  std::") {
 					t.Errorf("%d columns in %d: %q", w, limit, l)
 				}
 				if strings.TrimRight(l, " ") != l {

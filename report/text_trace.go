@@ -183,23 +183,36 @@ func (p *text) tracedPhases(r *audit.TraceReport) bool {
 	return false
 }
 
-// during gives the pages copied during a collection; of what has no known phase it is not known.
-func during(c *audit.PhaseCounts) (pages int64, known bool) {
-	pages = c.Minor + c.Major + c.GC
-	return pages, c.Unknown == 0 || pages+c.None > 0
+// during writes the pages copied during a collection: "?" where no phase is known, "≥" where it is for some.
+func (p *text) during(b *gridBuilder, c column, n int, phases func(i int) *audit.PhaseCounts) {
+	in := func(i int) int64 { c := phases(i); return c.Minor + c.Major + c.GC }
+	var all []pagemap.Bytes
+	for i := range n {
+		all = append(all, p.bytes(in(i)))
+	}
+	s := b.scale.For(all...)
+	b.texts(c, n, func(i int) string {
+		if phases(i).Unknown == 0 {
+			return s.amount(p.bytes(in(i)))
+		}
+		p.unknown("whether a collection ran is not known there; ≥: not known of all of it.")
+		if in(i) == 0 {
+			return "?"
+		}
+		return "≥" + s.amount(p.bytes(in(i)))
+	})
 }
 
 // functions says which functions made the copies.
 func (p *text) functions(r *audit.TraceReport, phased bool) {
 	type row struct {
-		name, region string
-		copies       int64
-		pages        int64
-		phases       audit.PhaseCounts
+		name, short, region string
+		copies, pages       int64
+		phases              audit.PhaseCounts
 	}
 	where := functionRegions(r)
 	var rows []row
-	rest, total := row{}, row{name: "TOTAL"}
+	rest, total := row{}, row{name: "TOTAL", short: "TOTAL"}
 	add := func(to *row, f *audit.FunctionRow) {
 		to.copies += f.Copied
 		to.pages += f.CopiedPages
@@ -219,12 +232,12 @@ func (p *text) functions(r *audit.TraceReport, phased bool) {
 			add(&rest, f)
 			continue
 		}
-		one := row{name: functionName(f), region: where[[3]string{f.Name, f.Path, f.BuildID}]}
+		one := row{name: functionName(f), short: printable(f.Name), region: where[[3]string{f.Name, f.Path, f.BuildID}]}
 		add(&one, f)
 		rows = append(rows, one)
 	}
 	if n > shown {
-		rest.name = others(n - shown)
+		rest.name, rest.short = others(n-shown), others(n-shown)
 		rows = append(rows, rest)
 	}
 	rows = append(rows, total)
@@ -237,22 +250,13 @@ func (p *text) functions(r *audit.TraceReport, phased bool) {
 		b.pages(column{head: "copied"}, len(rows), func(i int) (int64, bool) { return rows[i].pages, true })
 		b.texts(column{head: "%"}, len(rows), func(i int) string { return Percent(rows[i].pages, total.pages) })
 		if phased && !r.Trace.OnlyGC {
-			b.pages(column{over: "during", head: "GC"}, len(rows), func(i int) (int64, bool) {
-				n, known := during(&rows[i].phases)
-				if !known {
-					p.unknown("cannot be told: the collector's state is not known in that process.")
-				}
-				return n, known
-			})
+			p.during(&b, column{over: "during", head: "GC"}, len(rows), func(i int) *audit.PhaseCounts { return &rows[i].phases })
 		}
 		b.texts(column{head: "region", left: true, drop: 1}, len(rows), func(i int) string { return rows[i].region })
-		b.namesUnder("function", len(rows), func(i int) string { return rows[i].name })
+		b.namesOr("function", len(rows), func(i int) (string, string) { return rows[i].name, rows[i].short })
 		g.lines[len(rows)-1].style = styleBold
 		return g
 	})
-	if phased && total.phases.Unknown > 0 {
-		p.wrap(styleDim, "", "", fmt.Sprintf("Of %s it is not known whether a collection ran.", p.size(total.phases.Unknown)))
-	}
 }
 
 func addPhases(to, from *audit.PhaseCounts) {
@@ -267,12 +271,28 @@ func addPhases(to, from *audit.PhaseCounts) {
 func functionName(f *audit.FunctionRow) string {
 	name := printable(f.Name)
 	if f.Module != "" && !strings.HasPrefix(f.Name, f.Module+"+") {
-		name += " (" + printable(f.Module) + ")"
+		name += " (" + printable(shortModule(f.Module)) + ")"
 	}
 	if f.File != "" {
 		name += fmt.Sprintf(" %s:%d", printable(f.File[strings.LastIndexByte(f.File, '/')+1:]), f.Line)
 	}
 	return name
+}
+
+// shortModule leaves out a library's version.
+func shortModule(m string) string {
+	if i := strings.Index(m, ".so."); i > 0 {
+		return m[:i+3]
+	}
+	return m
+}
+
+// traceRegionName is a kind of region in a table of a trace.
+func traceRegionName(k audit.RegionKind) string {
+	if k == audit.RegionUnknown {
+		return "unknown"
+	}
+	return regionName(k)
 }
 
 // functionRegions gives for each function, by name, path and build ID, where it copies: one kind of region, or how many.
@@ -305,7 +325,7 @@ func mostRegions(m map[audit.RegionKind]int64) string {
 		kinds = append(kinds, k)
 	}
 	slices.SortFunc(kinds, func(a, b audit.RegionKind) int { return cmp.Or(cmp.Compare(m[b], m[a]), cmp.Compare(a, b)) })
-	name := regionName(kinds[0])
+	name := traceRegionName(kinds[0])
 	if len(kinds) > 1 {
 		name += fmt.Sprintf(" +%d", len(kinds)-1)
 	}

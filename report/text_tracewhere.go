@@ -16,12 +16,23 @@ type faultRow struct {
 }
 
 // rest gives the write faults that no column of a table of faults shows.
-func (f *faultRow) rest() int64 { return f.n.Total() - f.n.Copied - f.n.Reused - f.n.Zero - f.n.File - f.n.New }
+func (f *faultRow) rest() int64 {
+	return f.n.Total() - f.n.Copied - f.n.Reused - f.n.Zero - f.n.File - f.n.New
+}
 
-// fold keeps the first rows that the options allow, sums the others, and adds the total.
+// foldFaults keeps the first rows that the options allow and that have copies, sums the others, and adds the total.
 func (p *text) foldFaults(all []faultRow) []faultRow {
 	total, rest := faultRow{name: "TOTAL", pid: "TOTAL"}, faultRow{}
 	shown := p.top(len(all))
+	if p.o.Top >= 0 {
+		copying := 0
+		for copying < len(all) && all[copying].n.CopiedPages > 0 {
+			copying++
+		}
+		if shown > copying+1 && copying > 0 { // one row is not worth folding
+			shown = copying
+		}
+	}
 	for i := range all {
 		total.n.Add(&all[i].n)
 		if i >= shown {
@@ -41,7 +52,9 @@ func (p *text) foldFaults(all []faultRow) []faultRow {
 func (p *text) faultColumns(b *gridBuilder, rows []faultRow) {
 	total := &rows[len(rows)-1]
 	b.pages(column{head: "copied"}, len(rows), func(i int) (int64, bool) { return rows[i].n.CopiedPages, true })
-	b.texts(column{head: "%"}, len(rows), func(i int) string { return Percent(rows[i].n.CopiedPages, total.n.CopiedPages) })
+	if total.n.CopiedPages > 0 {
+		b.texts(column{head: "%"}, len(rows), func(i int) string { return Percent(rows[i].n.CopiedPages, total.n.CopiedPages) })
+	}
 	count := func(c column, f func(*faultRow) int64) {
 		if f(total) > 0 {
 			b.texts(c, len(rows), func(i int) string { return Count(f(&rows[i])) })
@@ -62,7 +75,7 @@ func (p *text) traceRegions(r *audit.TraceReport) {
 	var all []faultRow
 	for i := range r.ByRegion {
 		g := &r.ByRegion[i]
-		name := regionName(g.Region)
+		name := traceRegionName(g.Region)
 		if g.Path != "" {
 			name += ": " + printable(g.Path[strings.LastIndexByte(g.Path, '/')+1:])
 		}
@@ -101,7 +114,7 @@ func (p *text) tracedProcesses(r *audit.TraceReport) {
 			continue
 		}
 		k++
-		row := faultRow{pid: fmt.Sprint(s.PID), name: printable(s.Command), n: s.FaultCounts}
+		row := faultRow{pid: fmt.Sprint(s.PID), name: commandName(s.Command), n: s.FaultCounts}
 		if s.ParentPID != 0 {
 			row.from = fmt.Sprint(s.ParentPID)
 		}
@@ -125,13 +138,29 @@ func (p *text) tracedProcesses(r *audit.TraceReport) {
 		b := gridBuilder{p: p, g: g, scale: scale, narrow: narrow}
 		b.texts(column{head: "PID"}, len(rows), func(i int) string { return rows[i].pid })
 		b.texts(column{head: "from"}, len(rows), func(i int) string { return rows[i].from })
-		p.faultColumns(&b, rows)
+		b.pages(column{head: "copied"}, len(rows), func(i int) (int64, bool) { return rows[i].n.CopiedPages, true })
+		if total.n.CopiedPages > 0 {
+			b.texts(column{head: "%"}, len(rows), func(i int) string { return Percent(rows[i].n.CopiedPages, total.n.CopiedPages) })
+		}
+		b.texts(column{head: "reused"}, len(rows), func(i int) string { return Count(rows[i].n.Reused) })
+		b.texts(column{head: "new"}, len(rows), func(i int) string { return Count(rows[i].n.New) })
+		b.texts(column{head: "other"}, len(rows), func(i int) string { return Count(rows[i].rest() + rows[i].n.Zero + rows[i].n.File) })
 		_, w := g.widths(2)
 		room := max(p.o.Width-w-2, 16)
 		b.texts(column{head: "command", left: true}, len(rows), func(i int) string { return cut(rows[i].name, room) })
 		g.lines[len(rows)-1].style = styleBold
 		return g
 	})
+}
+
+// commandName is a command without the folder of its program.
+func commandName(c string) string {
+	program, rest, _ := strings.Cut(c, " ")
+	name := strings.TrimSpace(program[strings.LastIndexByte(program, '/')+1:] + " " + rest)
+	if name == "" {
+		return "[not known]"
+	}
+	return printable(name)
 }
 
 // phases says in which part of a collection the copies fell.
