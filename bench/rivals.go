@@ -16,10 +16,18 @@ import (
 
 // rivals are the other tools that see page faults, with the buffers that they have by themselves.
 func rivals() []watcher {
+	// perf record of 6.1 loses its data when it is told to begin by --control with a process that runs already.
 	record := func(name string, args ...string) watcher {
-		return perf(name, func(dir string) []string {
-			return append([]string{"record", "-o", filepath.Join(dir, "perf.data")}, args...)
-		}, countRecord)
+		return watcher{name: name, program: "perf", attach: func(ctx context.Context, t *tools, pid, _ int) (watching, error) {
+			r, err := startRival(ctx, t, countRecord, nil, func(dir string) []string {
+				argv := append([]string{"perf", "record", "-o", filepath.Join(dir, "perf.data")}, args...)
+				return append(argv, "-p", strconv.Itoa(pid))
+			})
+			if err != nil {
+				return nil, err
+			}
+			return r, r.settled(ctx)
+		}}
 	}
 	return []watcher{
 		perf("perf stat -e page-faults", func(dir string) []string {
