@@ -106,8 +106,8 @@ type FunctionRow struct {
 	Module  string `json:"module"`
 	Path    string `json:"path"`
 	BuildID string `json:"build_id,omitempty"`
-	File    string `json:"file,omitempty"` // source of the instruction with the most copies, where there is DWARF
-	Line    int    `json:"line,omitempty"`
+	File    string `json:"source_file,omitempty"` // source of the instruction with the most copies, where there is DWARF
+	Line    int    `json:"source_line,omitempty"`
 	FaultCounts
 	CopiedByPhase PhaseCounts `json:"copied_pages_by_phase"`
 }
