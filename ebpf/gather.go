@@ -24,6 +24,7 @@ type gatherer struct {
 	names     *names
 	waiting   map[SpaceID]bool // processes that are traced from their next exec on
 	last      time.Duration    // of the latest record
+	started   time.Duration    // when a program was seen to start
 	turn      uint32           // which table of counts is in use
 	turned    time.Duration    // since when
 	folded    bool             // the collections are not told apart any more
@@ -174,7 +175,11 @@ func (g *gatherer) spaceRecord(r *faultsSpaceRecord) {
 	if p := g.spaces[s.Parent]; p != nil && s.Cause == CauseExec && p.Process.PID == s.Process.PID {
 		p.Ended, p.superseded = s.Began, true
 	}
+	if s.Cause == CauseExec {
+		g.started = g.t.clock()
+	}
 	if g.waiting[s.Parent] {
+		delete(g.waiting, s.Parent)
 		s.Parent, s.Cause = 0, CauseStart
 	}
 	g.newSpace(s)

@@ -28,8 +28,9 @@ type Tracer struct {
 
 	mark atomic.Uint32
 
-	stop chan struct{}
-	done chan struct{}
+	stop  chan struct{}
+	hurry chan struct{} // a program is about to start
+	done  chan struct{}
 
 	mu         sync.Mutex
 	g          *gatherer
@@ -53,7 +54,7 @@ func Start(o Options) (*Tracer, error) {
 	if err := hostPIDs(o.FS); err != nil {
 		return nil, err
 	}
-	t := &Tracer{o: o, stop: make(chan struct{}), done: make(chan struct{})}
+	t := &Tracer{o: o, stop: make(chan struct{}), hurry: make(chan struct{}, 1), done: make(chan struct{})}
 	var err error
 	if t.collectors, err = newCollectors(t); err != nil {
 		return nil, err
@@ -122,23 +123,37 @@ func (t *Tracer) Now() time.Duration {
 // clock is Now without a mark.
 func (t *Tracer) clock() time.Duration { return time.Duration(monotonic() - t.mono) }
 
+// A program that has just been started is looked at soon and often: it may end before the next reading, and its mappings
+// and names with it.
+const (
+	soon    = time.Millisecond
+	soonFor = 100 * time.Millisecond
+)
+
 // run reads the kernel's buffers until the tracer is stopped.
 func (t *Tracer) run() {
 	defer close(t.done)
-	tick := time.NewTicker(t.o.Interval)
-	defer tick.Stop()
+	next := time.NewTimer(soon)
+	defer next.Stop()
 	for {
 		select {
 		case <-t.stop:
 			return
-		case <-tick.C:
-			if err := t.Flush(); err != nil {
-				t.mu.Lock()
-				t.failed = err
-				t.mu.Unlock()
-				return
-			}
+		case <-t.hurry:
+		case <-next.C:
 		}
+		err := t.Flush()
+		t.mu.Lock()
+		t.failed = err
+		wait := t.o.Interval
+		if len(t.g.waiting) > 0 || t.g.started != 0 && t.clock()-t.g.started < soonFor {
+			wait = min(wait, soon)
+		}
+		t.mu.Unlock()
+		if err != nil {
+			return
+		}
+		next.Reset(wait)
 	}
 }
 
@@ -209,6 +224,12 @@ func (t *Tracer) AddAtExec(pid pagemap.PID) error {
 	}
 	t.nextSpace++
 	t.g.waiting[t.nextSpace] = true
+	defer func() {
+		select {
+		case t.hurry <- struct{}{}:
+		default:
+		}
+	}()
 	for range 2 { // a thread that was started meanwhile by one not entered yet is in the second listing
 		tids, err := t.o.FS.Threads(pid)
 		if err != nil {
