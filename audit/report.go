@@ -13,6 +13,8 @@ const (
 	KindFamilies = "families"
 	KindDoctor   = "doctor"
 	KindTrace    = "trace"
+	KindCompare  = "compare"
+	KindGate     = "gate"
 )
 
 // Basis says how copied pages are known.
