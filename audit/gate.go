@@ -48,6 +48,15 @@ type RuleCheck struct {
 	Why     string      `json:"why"`
 	// Cause says where the measured bytes lie, in words: region, what the writes changed, function.
 	Cause string `json:"cause,omitempty"`
+	// A and B are the samples, one for each run, in the unit of the metric and less what is excused; A only for an increase.
+	A []float64 `json:"a_samples"`
+	B []float64 `json:"b_samples"`
+	// P is one-sided, of the limit: how likely samples are that lie so clearly on the estimate's side, if the truth were the limit
+	// itself. The sign test for B alone, the rank test for an increase. It decides nothing; the interval does.
+	P     float64 `json:"p"`
+	Exact bool    `json:"exact"` // the samples do not vary, over at least three runs
+	// MoreRounds is how many more would tell; 0 where none would, or none are needed.
+	MoreRounds int `json:"more_rounds,omitempty"`
 }
 
 // Excused is a known cause that a file excuses.
