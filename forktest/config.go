@@ -12,19 +12,6 @@ import (
 	"cowaudit/ebpf"
 )
 
-// Built-in scenarios.
-const (
-	// ScenarioCallcacheCold is the code of a large application, most of which never runs: methods whose call sites were
-	// never called. It is Ruby's.
-	ScenarioCallcacheCold = "callcache-cold"
-	// ScenarioTrackedObjects is Python's: 200,000 lists, which the collector tracks, and as many strings, which it does not.
-	ScenarioTrackedObjects = "tracked-objects"
-	// scenarioApp is the name of what --app or --preload loads.
-	scenarioApp = "app"
-	// scenarioScript is the name of what a program does that speaks the protocol by itself.
-	scenarioScript = "script"
-)
-
 // Defaults and limits of a Config.
 const (
 	DefaultMethods   = 20_000
@@ -51,7 +38,7 @@ type Config struct {
 	Runtime Runtime
 
 	Scenario  string // a built-in one; "": the runtime's, unless App or Preload is given
-	Methods   int    // of callcache-cold
+	Methods   int    // of callcache-cold and callcache-warm
 	CallSites int    // of each of its methods
 	App       string // a program to load, read here
 	Preload   string // an expression or statements to evaluate after that
@@ -108,7 +95,8 @@ type plan struct {
 	env     []string
 	as      *account
 	harness harness
-	source  string // of the application
+	source  string    // of the application
+	builtIn *Scenario // nil: an application of the user's, or a script
 
 	newTracer  func(ebpf.Options) (tracer, error)
 	newCounter func() copyCounter
@@ -162,11 +150,11 @@ func (p *plan) scenario() error {
 	switch {
 	case p.Scenario != "" && p.App != "":
 		return configErrorf("either a built-in scenario or an application, not both")
-	case p.Scenario != "" && p.Scenario != p.harness.scenario:
+	case p.Scenario != "" && findScenario(p.Runtime, p.Scenario) == nil:
 		if p.harness.scenario == "" {
 			return configErrorf("there is no scenario %s for a script", p.Scenario)
 		}
-		return configErrorf("there is no scenario %s for %s: it has %s", p.Scenario, p.Runtime, p.harness.scenario)
+		return configErrorf("there is no scenario %s for %s: it has %s", p.Scenario, p.Runtime, scenarioNames(p.Runtime))
 	case p.Scenario != "":
 	case p.App != "", p.Preload != "":
 		p.Scenario = scenarioApp
@@ -175,8 +163,9 @@ func (p *plan) scenario() error {
 	default:
 		p.Scenario = p.harness.scenario
 	}
-	if (p.Methods != 0 || p.CallSites != 0) && p.Scenario != ScenarioCallcacheCold {
-		return configErrorf("methods and call sites are sizes of the scenario %s", ScenarioCallcacheCold)
+	p.builtIn = findScenario(p.Runtime, p.Scenario)
+	if (p.Methods != 0 || p.CallSites != 0) && !p.builtIn.hasMethods() {
+		return configErrorf("methods and call sites are sizes of the scenarios %s and %s", ScenarioCallcacheCold, ScenarioCallcacheWarm)
 	}
 	return nil
 }
@@ -199,7 +188,7 @@ func (p *plan) numbers() error {
 			return configErrorf("%d %s: from %d to %d", *n.value, n.what, n.lo, n.hi)
 		}
 	}
-	if p.Scenario != ScenarioCallcacheCold {
+	if !p.builtIn.hasMethods() {
 		p.Methods, p.CallSites = 0, 0
 	}
 	if p.Timeout == 0 {

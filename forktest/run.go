@@ -120,6 +120,9 @@ func (e *experiment) one(ctx context.Context, seq int) (err error) {
 	if err := t.warmUp(ctx); err != nil {
 		return err
 	}
+	if err := t.prepare(ctx); err != nil {
+		return err
+	}
 	if err := e.attach(t); err != nil {
 		return err
 	}

@@ -270,10 +270,8 @@ func (t *trial) load(ctx context.Context) error {
 	switch {
 	case t.App != "":
 		m.args = []arg{{"app", t.App}, {"source", t.source}}
-	case t.Scenario == ScenarioCallcacheCold:
-		m.args = []arg{{"scenario", t.Scenario}, {"methods", fmt.Sprint(t.Methods)}, {"call_sites", fmt.Sprint(t.CallSites)}}
-	case t.Scenario == ScenarioTrackedObjects:
-		m.args = []arg{{"scenario", t.Scenario}, {"objects", fmt.Sprint(trackedObjects)}}
+	case t.builtIn != nil:
+		m.args = append([]arg{{"scenario", t.Scenario}}, t.sizes()...)
 	}
 	if m.args != nil {
 		if _, err := t.ask(ctx, "loading the application", true, m, "loaded"); err != nil {
@@ -284,6 +282,29 @@ func (t *trial) load(ctx context.Context) error {
 		return nil
 	}
 	_, err := t.ask(ctx, "evaluating the preload expression", true, message{"preload", []arg{{"source", t.Preload}}}, "preloaded")
+	return err
+}
+
+// sizes gives the built-in scenario's sizes, as the user has them.
+func (p *plan) sizes() []arg {
+	given := map[string]int{"methods": p.Methods, "call_sites": p.CallSites}
+	var args []arg
+	for _, s := range p.builtIn.Sizes {
+		n := s.Value
+		if g := given[s.Name]; g != 0 {
+			n = g
+		}
+		args = append(args, arg{s.Name, fmt.Sprint(n)})
+	}
+	return args
+}
+
+// prepare has the parent do what the scenario wants done between the last collection and the fork.
+func (t *trial) prepare(ctx context.Context) error {
+	if t.builtIn == nil || !t.builtIn.prepare {
+		return nil
+	}
+	_, err := t.ask(ctx, "preparing the scenario", true, message{word: "prepare"}, "prepared")
 	return err
 }
 

@@ -20,7 +20,7 @@ module CowauditHarness
     def main
       take_over_stdin
       say("hello", "protocol" => 1, "runtime" => "ruby", "version" => RUBY_DESCRIPTION,
-                   "orders" => (Process.respond_to?(:warmup) ? "load,preload,settle,warmup,fork" : "load,preload,settle,fork"),
+                   "orders" => (Process.respond_to?(:warmup) ? "load,preload,settle,warmup,prepare,fork" : "load,preload,settle,prepare,fork"),
                    "events" => EVENTS.join(","))
       while (line = @in.gets("\n"))
         word, args = parse(line)
@@ -29,6 +29,7 @@ module CowauditHarness
         when "preload" then guard { preload(args) }
         when "settle" then guard { settle(args) }
         when "warmup" then guard { warm_up }
+        when "prepare" then guard { prepare }
         when "fork" then guard { fork_workers(args) }
         when "quit" then break
         else fail_with("Unknown", "order #{word} is not known", nil)
@@ -111,8 +112,9 @@ module CowauditHarness
     def load_application(args)
       if args["app"]
         run_file(args["app"], args.fetch("source"))
-      elsif args["scenario"] == "callcache-cold"
-        callcache_cold(Integer(args.fetch("methods")), Integer(args.fetch("call_sites")))
+      elsif %w[callcache-cold callcache-warm].include?(args["scenario"])
+        @scenario = args["scenario"]
+        callcache(Integer(args.fetch("methods")), Integer(args.fetch("call_sites")))
       else
         raise ArgumentError, "there is no scenario #{args["scenario"]} for Ruby"
       end
@@ -138,13 +140,30 @@ module CowauditHarness
       say("preloaded")
     end
 
-    # Methods with call sites that are never called: the code of a large application, most of which never runs.
-    def callcache_cold(methods, call_sites)
+    # Methods with call sites that were never called: the code of a large application, most of which never runs. What the
+    # call sites call is defined for callcache-warm, which calls each once.
+    def callcache(methods, call_sites)
       body = (0...call_sites).map { |i| "o.c#{i}" }.join(";")
-      (0...methods).each_slice(200) do |numbers|
-        space = Object.const_set("CallcacheCold#{numbers.first}", Module.new)
-        space.module_eval(numbers.map { |n| "def m#{n}(o);#{body};end\n" }.join, "callcache-cold", 1)
+      if @scenario == "callcache-warm"
+        @target = Class.new { (0...call_sites).each { |i| class_eval("def c#{i}; end", "callcache", 1) } }.new
       end
+      @spaces = (0...methods).each_slice(200).map do |numbers|
+        space = Object.const_set("CallcacheCold#{numbers.first}", Module.new)
+        of = @target ? "self." : ""
+        space.module_eval(numbers.map { |n| "def #{of}m#{n}(o);#{body};end\n" }.join, "callcache-cold", 1)
+        space
+      end
+    end
+
+    # After the last collection of the parent, which must stay the last one.
+    def prepare
+      GC.disable
+      call_all if @scenario == "callcache-warm"
+      say("prepared")
+    end
+
+    def call_all
+      @spaces.each { |space| space.singleton_methods(false).each { |name| space.public_send(name, @target) } }
     end
 
     def settle(args)

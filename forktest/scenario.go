@@ -1,0 +1,87 @@
+package forktest
+
+import (
+	"slices"
+	"strings"
+)
+
+// Built-in scenarios.
+const (
+	// ScenarioCallcacheCold is the code of a large application, most of which never runs: methods whose call sites were
+	// never called. It is Ruby's.
+	ScenarioCallcacheCold = "callcache-cold"
+	// ScenarioCallcacheWarm is the same code, with all call sites called once in the parent after its last collection.
+	ScenarioCallcacheWarm = "callcache-warm"
+	// ScenarioTrackedObjects is Python's: 200,000 lists, which the collector tracks, and as many strings, which it does not.
+	ScenarioTrackedObjects = "tracked-objects"
+	// scenarioApp is the name of what --app or --preload loads.
+	scenarioApp = "app"
+	// scenarioScript is the name of what a program does that speaks the protocol by itself.
+	scenarioScript = "script"
+)
+
+// Scenario is a built-in application and what is done with it. Each is one row of a table; docs/method.md has a section on it.
+type Scenario struct {
+	Name    string
+	Runtime Runtime
+	Purpose string // one line: what it stands for
+	Healthy string // what is usual, in words and figures
+	Sizes   []Size // in the order in which the harness is told
+
+	prepare bool // the parent does something of its own between its last collection and the fork
+}
+
+// Size is a size of a scenario's application.
+type Size struct {
+	Name  string // as the protocol has it: "call_sites"
+	Value int    // the default
+}
+
+// callcacheSizes are those of the scenarios made of methods.
+var callcacheSizes = []Size{{"methods", DefaultMethods}, {"call_sites", DefaultCallSites}}
+
+var scenarios = []Scenario{
+	{
+		Name: ScenarioCallcacheCold, Runtime: RuntimeRuby, Sizes: callcacheSizes,
+		Purpose: "methods whose call sites were never called: the code of a large application, most of which never runs",
+		Healthy: "first major GC below 2 MiB; 3.3, which rewrites every empty call cache, copies about 40 MiB and changes nothing",
+	},
+	{
+		Name: ScenarioCallcacheWarm, Runtime: RuntimeRuby, Sizes: callcacheSizes, prepare: true,
+		Purpose: "the same methods, each called once in the parent after its last collection: a server warmed up before it forks",
+		Healthy: "first major GC 2 to 4 MiB on 3.1 and 3.3; 3.4 empties caches that are in use, and copies about 43 MiB",
+	},
+	{
+		Name: ScenarioTrackedObjects, Runtime: RuntimePython, Sizes: []Size{{"objects", trackedObjects}},
+		Purpose: "200,000 lists, which the collector tracks, and as many strings, which it does not",
+		Healthy: "a collection writes to the header of every list that is not frozen (gc.freeze, --warmup)",
+	},
+}
+
+// Scenarios gives the built-in scenarios, each runtime's default first.
+func Scenarios() []Scenario { return slices.Clone(scenarios) }
+
+// findScenario looks a scenario up that a runtime has.
+func findScenario(r Runtime, name string) *Scenario {
+	i := slices.IndexFunc(scenarios, func(s Scenario) bool { return s.Runtime == r && s.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &scenarios[i]
+}
+
+// scenarioNames lists a runtime's scenarios for a sentence.
+func scenarioNames(r Runtime) string {
+	var names []string
+	for _, s := range scenarios {
+		if s.Runtime == r {
+			names = append(names, s.Name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// hasMethods reports a scenario whose size is given in methods and call sites.
+func (s *Scenario) hasMethods() bool {
+	return s != nil && slices.ContainsFunc(s.Sizes, func(z Size) bool { return z.Name == "methods" })
+}
