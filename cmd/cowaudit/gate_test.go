@@ -1,10 +1,16 @@
 package main
 
 import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"cowaudit/audit"
+	"cowaudit/pagemap"
+	"cowaudit/report"
 )
 
 const gateFileGood = `scenarios = ["callcache-cold"]
@@ -82,6 +88,89 @@ func TestGateFileErrors(t *testing.T) {
 		line := lineOf(err)
 		if !strings.Contains(line, c.want) || strings.Contains(line, "\n") || codeOf(err) != exitUsage {
 			t.Errorf("%q: %d, %s, want %s", c.file, codeOf(err), line, c.want)
+		}
+	}
+}
+
+// gateFixture writes a fork test whose runs copied so many pages in the first major GC, and gives its file.
+func gateFixture(t *testing.T, kernel string, pages ...int64) string {
+	t.Helper()
+	r := &audit.ForktestReport{
+		SchemaVersion: audit.SchemaVersion, Kind: audit.KindForktest,
+		Scenario: audit.Scenario{Name: "callcache-cold", Methods: 100, CallSites: 2, Workers: 1},
+		Capture:  audit.Capture{Basis: audit.BasisBaseline, Kernel: kernel, PageSize: 4096},
+	}
+	for i, n := range pages {
+		c := audit.Copied{SharedBefore: 9000, StillShared: 9000 - n, CopiedPages: n, CopiedBytes: pagemap.Bytes(n) * 4096, CopiedByWorker: n, Change: audit.Change{Identical: n}}
+		r.Runs = append(r.Runs, audit.Run{Seq: i + 1, Events: []audit.Event{{Name: "first_major_gc", Copied: c, Regions: []audit.RegionDiff{{Kind: audit.RegionBrkHeap, Copied: c}}}}})
+	}
+	r.Summary = audit.Summarize(r.Runs, 4096)
+	name := filepath.Join(t.TempDir(), "result.json")
+	f, err := os.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(report.JSON(f, r), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// gateRun runs the command and gives its exit code and what it wrote.
+func gateRun(args ...string) (code int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	code = run(append([]string{"cowaudit", "gate"}, args...), strings.NewReader(""), &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+func gateWrite(t *testing.T, text string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "cowaudit.toml")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// Saved results alone decide, with the exit code of each verdict, and a baseline stands in for A.
+func TestGateSaved(t *testing.T) {
+	rules := gateWrite(t, "[[rules]]\nname = \"r\"\nmax_increase_bytes = \"1 MiB\"\n")
+	small, large := gateFixture(t, "6.1", 100, 101, 102, 103, 104, 105), gateFixture(t, "6.1", 8000, 8001, 8002, 8003, 8004, 8005)
+	other := gateFixture(t, "6.12", 100, 101, 102, 103, 104, 105)
+	base := filepath.Join(t.TempDir(), "base")
+	if code, _, errs := gateRun("--file", rules, "--save-baseline", base, small); code != exitDone {
+		t.Fatalf("%d, %s", code, errs)
+	}
+	for _, c := range []struct {
+		args []string
+		code int
+		out  string // in standard output or in the line on standard error
+	}{
+		{[]string{"--file", rules, small, large}, exitGateFailed, "most of it: the brk heap, identical pages"},
+		{[]string{"--file", rules, "--explain", large, small}, exitDone, "one-sided"},
+		{[]string{"--file", rules, large}, exitNotMeasured, "only one was measured"},
+		{[]string{"--file", rules, "--baseline", base, large}, exitGateFailed, "exceeds the limit of 1.0 MiB"},
+		{[]string{"--file", rules, "--baseline", base, small}, exitDone, "Passed"},
+		{[]string{"--file", rules, "--format", "json", "--baseline", base, small}, exitDone, `"verdict": "pass"`},
+		{[]string{"--file", rules, "--baseline", base, other}, exitNotMeasured, `kernel is "6.1" in A and "6.12" in B`},
+		{[]string{"--file", rules, "--baseline", base, "--allow-other-environment", other}, exitDone, "warning       A and B differ"},
+		{[]string{"--file", rules, "--baseline", small, small}, exitNotMeasured, "is no baseline"},
+		{[]string{"--file", rules, "--save-baseline", base, small}, exitUsage, "--save-baseline " + base + ": the file exists"},
+		{[]string{"--file", rules, "--baseline", base, "--save-baseline", base, small}, exitUsage, "give one of them"},
+		{[]string{"--file", rules, "--baseline", base, small, large}, exitUsage, "give one subject"},
+		{[]string{"--file", rules, "--allow-other-environment", small}, exitUsage, "only together with --baseline"},
+		{[]string{"--file", rules, "--rounds", "0", small}, exitUsage, "at least 1"},
+		{[]string{"--file", rules}, exitUsage, "0 subjects given"},
+		{[]string{"--file", rules, "missing.json"}, exitUsage, "no such file"},
+		{[]string{"--file", "missing.toml", small}, exitUsage, "missing.toml: no such file"},
+		{[]string{"--file", rules, "--baseline", "missing", small}, exitUsage, "missing: no such file"},
+	} {
+		code, out, errs := gateRun(c.args...)
+		if code != c.code || !strings.Contains(out+errs, c.out) {
+			t.Errorf("%q: %d, want %d with %q\n%s%s", c.args, code, c.code, c.out, out, errs)
+		}
+		if strings.Count(errs, "\n") > 1 {
+			t.Errorf("%q: more than one line: %s", c.args, errs)
 		}
 	}
 }
