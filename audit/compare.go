@@ -29,6 +29,7 @@ type CompareReport struct {
 // Side is one of two subjects: what it was and what it gave.
 type Side struct {
 	Subject     Subject      `json:"subject"`
+	Scenario    Scenario     `json:"scenario"`
 	Environment *Environment `json:"environment,omitempty"`
 	Capture     Capture      `json:"capture"` // of its last run
 	Summary                  // events
@@ -121,10 +122,10 @@ type Delta struct {
 	Identical float64 `json:"difference_identical_pages"`
 }
 
-// Unlike is something that differs between the two sides, beside the subjects.
+// Unlike is something that differs between the two sides and was not to be compared.
 type Unlike struct {
 	What    string `json:"what"` // "kernel", "transparent_huge_pages", …
 	A       string `json:"a"`
 	B       string `json:"b"`
-	Refused bool   `json:"refused"` // the numbers cannot be compared: there are no verdicts
+	Refused bool   `json:"refused"` // the numbers cannot be compared: [Compare] gives an [UnlikeError]
 }
