@@ -63,6 +63,7 @@ func TestGateFileErrors(t *testing.T) {
 		{"[subjects.a]\nenv = []\n", `f.toml:1: subject "a" has no ruby`},
 		{"[subjects.a]\nruby = \"r\"\nenv = [\"x\"]\n", `f.toml:3: env "x": write it as K=V`},
 		{"workers = 1\n", "f.toml: no rule"},
+		{"workers = 1\nscenarios = [\"callcache-cool\"]\n", `f.toml:2: scenario "callcache-cool": one of callcache-cold`},
 		{rule, `f.toml:1: rule "r" has no limit`},
 		{"[[rules]]\nmax_bytes = 1\n", "f.toml:1: a rule without a name"},
 		{rule + "max_bytes = 1\n" + rule + "max_bytes = 1\n", `f.toml:5: rule "r": the name is taken, by the rule in line 1`},

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"cowaudit/audit"
+	"cowaudit/forktest"
 )
 
 // check turns a decoded file into rules and excuses. The first thing that is wrong is the error.
@@ -25,6 +26,15 @@ func (g *gateRules) check(p *gatePlaces) error {
 	}
 	if f.Rounds.Max > 0 && f.Rounds.Min > f.Rounds.Max {
 		return p.errorf([]string{"rounds.min", "rounds"}, "rounds.min = %d: at most rounds.max, %d", f.Rounds.Min, f.Rounds.Max)
+	}
+	var known []string
+	for _, s := range forktest.Scenarios() {
+		known = append(known, s.Name)
+	}
+	for _, s := range f.Scenarios {
+		if !slices.Contains(known, s) {
+			return p.errorf([]string{"scenarios"}, "scenario %q: one of %s%s", s, strings.Join(known, ", "), didYouMean(s, known))
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(f.Subjects)) {
 		s, at := f.Subjects[name], "subjects."+name
