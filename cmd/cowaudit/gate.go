@@ -238,23 +238,40 @@ func gateComparisons(a *application, c *cli.Context, rules *gateRules) (out []au
 		return []audit.CompareReport{*in.comparison}, nil, nil
 	}
 	for _, test := range in.tests {
-		one := audit.CompareReport{SchemaVersion: audit.SchemaVersion, Kind: audit.KindCompare, Version: version(), B: gateSide(test), Scenario: test.Scenario}
-		if old := (&baseline{Results: before}).find(test.Scenario.Name); old != nil {
-			one.A, one.Unlike = gateSide(old), environmentDiffers(old, test)
-			for _, u := range one.Unlike {
-				text := fmt.Sprintf("A and B differ beside the subject: %s is %q in A and %q in B", u.What, u.A, u.B)
-				if !c.Bool("allow-other-environment") {
-					return nil, nil, withRemedy(errors.New("gate: "+text), "measure A again here, or give --baseline with --allow-other-environment")
-				}
-				warnings = append(warnings, pagemap.Warning{Code: "other_environment", Text: text, Remedy: "measure the baseline again here"})
-			}
+		one, w, err := gatePair(c, (&baseline{Results: before}).find(test.Scenario.Name), test)
+		if err != nil {
+			return nil, nil, err
 		}
+		warnings = append(warnings, w...)
 		out = append(out, one)
 	}
 	return out, warnings, nil
 }
 
-// gateSide makes a fork test one side of a comparison.
-func gateSide(r *audit.ForktestReport) audit.Side {
-	return audit.Side{Subject: r.Subject, Environment: r.Environment, Capture: r.Capture, Summary: r.Summary, Runs: r.Runs, Tracer: r.Tracer}
+// gatePair compares a fork test with the one before; old is nil where there is none, and A is empty then.
+func gatePair(c *cli.Context, old, test *audit.ForktestReport) (audit.CompareReport, []pagemap.Warning, error) {
+	bare := audit.CompareReport{SchemaVersion: audit.SchemaVersion, Kind: audit.KindCompare, Version: version(), B: audit.NewSide(test), Scenario: test.Scenario}
+	if old == nil {
+		return bare, nil, nil
+	}
+	var warnings []pagemap.Warning
+	differs := environmentDiffers(old, test)
+	for _, u := range differs {
+		text := fmt.Sprintf("A and B differ beside the subject: %s is %q in A and %q in B", u.What, u.A, u.B)
+		if !c.Bool("allow-other-environment") {
+			return bare, nil, withRemedy(errors.New("gate: "+text), "measure A again here, or give --baseline with --allow-other-environment")
+		}
+		warnings = append(warnings, pagemap.Warning{Code: "other_environment", Text: text, Remedy: "measure the baseline again here"})
+	}
+	r, err := audit.Compare(audit.NewSide(old), audit.NewSide(test), audit.CompareOptions{Version: version()})
+	var refused *audit.UnlikeError
+	switch {
+	case errors.As(err, &refused) && len(differs) > 0 && old.Subject.Runtime == test.Subject.Runtime:
+		// Allowed, and named: the rules are judged, and there are no rows.
+		bare.A, bare.Unlike = audit.NewSide(old), differs
+		return bare, warnings, nil
+	case err != nil:
+		return bare, nil, withRemedy(fmt.Errorf("gate: %w", err), "measure A again here")
+	}
+	return *r, warnings, nil
 }
