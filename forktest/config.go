@@ -38,7 +38,7 @@ type Config struct {
 	Runtime Runtime
 
 	Scenario  string // a built-in one; "": the runtime's, unless App or Preload is given
-	Methods   int    // of callcache-cold and callcache-warm
+	Methods   int    // of callcache-cold, callcache-warm and inline-cache
 	CallSites int    // of each of its methods
 	App       string // a program to load, read here
 	Preload   string // an expression or statements to evaluate after that
@@ -165,7 +165,7 @@ func (p *plan) scenario() error {
 	}
 	p.builtIn = findScenario(p.Runtime, p.Scenario)
 	if (p.Methods != 0 || p.CallSites != 0) && !p.builtIn.hasMethods() {
-		return configErrorf("methods and call sites are sizes of the scenarios %s and %s", ScenarioCallcacheCold, ScenarioCallcacheWarm)
+		return configErrorf("methods and call sites are sizes of the scenarios %s, %s and %s", ScenarioCallcacheCold, ScenarioCallcacheWarm, ScenarioInlineCache)
 	}
 	return nil
 }

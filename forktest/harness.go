@@ -20,7 +20,13 @@ const (
 )
 
 //go:embed harness/ruby.rb
-var rubyHarness string
+var rubyProtocol string
+
+//go:embed harness/scenarios.rb
+var rubyScenarios string
+
+// rubyHarness is one program: the protocol, the scenarios, and the call that begins it.
+var rubyHarness = rubyProtocol + "\n" + rubyScenarios + "\nCowauditHarness.main\n"
 
 //go:embed harness/python.py
 var pythonHarness string

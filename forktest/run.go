@@ -181,11 +181,9 @@ func (e *experiment) events(ctx context.Context, t *trial) error {
 	}
 	for _, name := range t.events {
 		t.enter("running the event " + name)
-		stats := make([]map[string]int64, len(t.workers))
-		for i, w := range t.workers {
-			if stats[i], err = t.event(ctx, w, name); err != nil {
-				return err
-			}
+		stats, err := t.happen(ctx, name)
+		if err != nil {
+			return err
 		}
 		after, err := e.capture(ctx, t)
 		if err != nil {

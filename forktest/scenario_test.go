@@ -48,3 +48,35 @@ func TestCallcacheWarm(t *testing.T) {
 		t.Errorf("scenario %+v", r.Scenario)
 	}
 }
+
+// Each scenario's own event copies, and doing it once more does not.
+func TestScenarioEvents(t *testing.T) {
+	testkit.Require(t, "pagemap", "ruby")
+	for _, c := range []struct {
+		scenario, copies, quiet string
+		least                   float64 // pages
+	}{
+		{ScenarioCoderange, "first_scan", "second_scan", 2000},
+		{ScenarioCompactEachFork, "parent_compacts", "null", 1000},
+		{ScenarioExit, "teardown", "null", 500},
+	} {
+		t.Run(c.scenario, func(t *testing.T) {
+			r, err := Run(t.Context(), Config{Version: "test", Scenario: c.scenario, Runs: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, name := range findScenario(RuntimeRuby, c.scenario).Events {
+				if got := r.Runs[0].Events[i].Name; got != name {
+					t.Errorf("event %d is %s, not %s", i, got, name)
+				}
+			}
+			page := float64(r.Capture.PageSize)
+			if n := float64(event(t, r, c.copies).CopiedBytes.Median) / page; n < c.least {
+				t.Errorf("%s copies %v pages, not %v or more", c.copies, n, c.least)
+			}
+			if n := float64(event(t, r, c.quiet).CopiedBytes.Median) / page; n > c.least/20 {
+				t.Errorf("%s copies %v pages", c.quiet, n)
+			}
+		})
+	}
+}

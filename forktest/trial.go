@@ -231,6 +231,9 @@ func (t *trial) hello(ctx context.Context) error {
 	t.runtime, _ = a.get("runtime")
 	t.version, _ = a.get("version")
 	t.orders, t.events = a.list("orders"), a.list("events")
+	if t.builtIn != nil && t.builtIn.Events != nil {
+		t.events = t.builtIn.Events
+	}
 	if !name(t.runtime) {
 		t.runtime = "script"
 	}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -153,18 +155,50 @@ func descendant(fs pagemap.FS, parent, inside pagemap.PID) (pagemap.PID, error) 
 	return 0, fmt.Errorf("process %d, as its parent calls it: %w", inside, pagemap.ErrGone)
 }
 
+// parentEvent begins the names of the events that the parent does.
+const parentEvent = "parent_"
+
+// happen has an event done by all workers, one after the other, or by the parent. It gives what each worker said of itself.
+func (t *trial) happen(ctx context.Context, name string) ([]map[string]int64, error) {
+	stats := make([]map[string]int64, len(t.workers))
+	if strings.HasPrefix(name, parentEvent) {
+		t.order(message{"event", []arg{{"name", name}}})
+		parent, err := t.done(ctx, t.parent.pid, "the parent", 0, name)
+		if err != nil {
+			return nil, err
+		}
+		for i, w := range t.workers { // which did nothing
+			stats[i] = maps.Clone(w.last)
+			stats[i]["duration_ns"] = parent["duration_ns"]
+		}
+		return stats, nil
+	}
+	for i, w := range t.workers {
+		var err error
+		if stats[i], err = t.event(ctx, w, name); err != nil {
+			return nil, err
+		}
+	}
+	return stats, nil
+}
+
 // event orders an event from a worker and waits until it is done.
 func (t *trial) event(ctx context.Context, w *worker, name string) (map[string]int64, error) {
 	if err := w.send(message{"event", []arg{{"name", name}}}); err != nil {
 		return nil, err
 	}
-	a, err := t.expect(ctx, w.pid, "done")
+	return t.done(ctx, w.pid, "worker "+strconv.Itoa(w.number), w.number, name)
+}
+
+// done waits for the answer to the order of an event, by a worker, or by the parent as number 0.
+func (t *trial) done(ctx context.Context, pid pagemap.PID, who string, number int, name string) (map[string]int64, error) {
+	a, err := t.expect(ctx, pid, "done")
 	if err != nil {
 		return nil, err
 	}
 	got, _ := a.get("event")
-	if n, err := a.number("worker", int64(w.number), int64(w.number)); err != nil || n == 0 || got != name {
-		return nil, t.fail("", "worker %d answered %q to the order %s", w.number, firstLine(a.String()), name)
+	if _, err := a.number("worker", int64(number), int64(number)); err != nil || got != name {
+		return nil, t.fail("", "%s answered %q to the order %s", who, firstLine(a.String()), name)
 	}
 	stats := map[string]int64{}
 	for _, arg := range a.args {
@@ -173,7 +207,7 @@ func (t *trial) event(ctx context.Context, w *worker, name string) (map[string]i
 		}
 	}
 	if _, ok := stats["duration_ns"]; !ok {
-		return nil, t.fail("", "worker %d did not say how long %s took", w.number, name)
+		return nil, t.fail("", "%s did not say how long %s took", who, name)
 	}
 	return stats, nil
 }

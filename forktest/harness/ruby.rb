@@ -6,7 +6,7 @@
 # It must disturb what it measures as little as it can: while a process waits for an order it blocks in read(2); a worker
 # reads its orders into one buffer that it keeps, and its collector runs when it is told to and never else.
 module CowauditHarness
-  EVENTS = %w[null first_major_gc second_major_gc].freeze
+  EVENTS = %w[null first_major_gc second_major_gc].freeze # where the scenario has no others
   STATS = %i[count minor_gc_count major_gc_count heap_allocated_pages heap_eden_pages heap_live_slots heap_free_slots
              old_objects old_objects_limit remembered_wb_unprotected_objects malloc_increase_bytes
              oldmalloc_increase_bytes total_allocated_objects total_freed_objects].freeze
@@ -18,6 +18,8 @@ module CowauditHarness
 
   class << self
     def main
+      @scenario = CowauditScenarios::Scenario.new
+      say_last
       take_over_stdin
       say("hello", "protocol" => 1, "runtime" => "ruby", "version" => RUBY_DESCRIPTION,
                    "orders" => (Process.respond_to?(:warmup) ? "load,preload,settle,warmup,prepare,fork" : "load,preload,settle,prepare,fork"),
@@ -30,6 +32,7 @@ module CowauditHarness
         when "settle" then guard { settle(args) }
         when "warmup" then guard { warm_up }
         when "prepare" then guard { prepare }
+        when "event" then guard { parent_event(args) }
         when "fork" then guard { fork_workers(args) }
         when "quit" then break
         else fail_with("Unknown", "order #{word} is not known", nil)
@@ -112,11 +115,10 @@ module CowauditHarness
     def load_application(args)
       if args["app"]
         run_file(args["app"], args.fetch("source"))
-      elsif %w[callcache-cold callcache-warm].include?(args["scenario"])
-        @scenario = args["scenario"]
-        callcache(Integer(args.fetch("methods")), Integer(args.fetch("call_sites")))
       else
-        raise ArgumentError, "there is no scenario #{args["scenario"]} for Ruby"
+        name = args["scenario"]
+        kind = CowauditScenarios::ALL[name] or raise ArgumentError, "there is no scenario #{name} for Ruby"
+        @scenario = kind.new(args.reject { |key, _| key == "scenario" }.transform_values { |v| Integer(v) })
       end
       say("loaded")
     end
@@ -140,30 +142,18 @@ module CowauditHarness
       say("preloaded")
     end
 
-    # Methods with call sites that were never called: the code of a large application, most of which never runs. What the
-    # call sites call is defined for callcache-warm, which calls each once.
-    def callcache(methods, call_sites)
-      body = (0...call_sites).map { |i| "o.c#{i}" }.join(";")
-      if @scenario == "callcache-warm"
-        @target = Class.new { (0...call_sites).each { |i| class_eval("def c#{i}; end", "callcache", 1) } }.new
-      end
-      @spaces = (0...methods).each_slice(200).map do |numbers|
-        space = Object.const_set("CallcacheCold#{numbers.first}", Module.new)
-        of = @target ? "self." : ""
-        space.module_eval(numbers.map { |n| "def #{of}m#{n}(o);#{body};end\n" }.join, "callcache-cold", 1)
-        space
-      end
-    end
-
-    # After the last collection of the parent, which must stay the last one.
+    # After the last collection of the parent, which stays the last one.
     def prepare
       GC.disable
-      call_all if @scenario == "callcache-warm"
+      @scenario.prepare
       say("prepared")
     end
 
-    def call_all
-      @spaces.each { |space| space.singleton_methods(false).each { |name| space.public_send(name, @target) } }
+    # An event in the parent, which answers as worker 0.
+    def parent_event(args)
+      name = args.fetch("name")
+      what = @scenario.parent_events[name] or raise ArgumentError, "there is no event #{name} in the parent"
+      event(name, 0, what)
     end
 
     def settle(args)
@@ -191,7 +181,7 @@ module CowauditHarness
         raise NotImplementedError, "this Ruby cannot fork: Process.fork is not there"
       end
 
-      @stats = (STATS & GC.stat.keys).map { |key| [" #{key}=", key] }
+      know_events
       @writers = []
       @pids = []
       Integer(args.fetch("workers")).times do |i|
@@ -219,15 +209,16 @@ module CowauditHarness
         rescue EOFError
           exit!(0)
         end
-        case buffer
-        when "event name=null\n" then event("null", number) {}
-        when "event name=first_major_gc\n" then event("first_major_gc", number) { collect }
-        when "event name=second_major_gc\n" then event("second_major_gc", number) { collect }
-        when "quit\n" then exit!(0)
+        name, what = @events[buffer]
+        if name == "teardown" then return tear_down(orders, buffer, number)
+        elsif name then event(name, number, what)
+        elsif buffer == "quit\n" then exit!(0)
         else fail_with("Unknown", "order #{buffer.chomp} is not known", nil)
         end
       end
     rescue Exception => e # rubocop:disable Lint/RescueException
+      raise if @leaving
+
       show(e)
       fail_with(e.class.name.to_s, e.message.to_s, e)
     end
@@ -236,10 +227,48 @@ module CowauditHarness
       GC.start(full_mark: true, immediate_sweep: true)
     end
 
-    def event(name, number)
+    # The orders that a worker knows, made before the fork: looking one up writes to nothing.
+    def know_events
+      count_what
+      gc = -> { collect }
+      all = { "null" => -> {}, "first_major_gc" => gc, "second_major_gc" => gc, "teardown" => nil }.merge(@scenario.events)
+      @events = all.map { |name, what| ["event name=#{name}\n", [name, what]] }.to_h
+    end
+
+    def count_what
+      @stats ||= (STATS & GC.stat.keys).map { |key| [" #{key}=", key] }
+    end
+
+    # The exit handlers run, newest first, then the finalizers, newest first too (gc.c, force_chain_object), of which
+    # say_last's was defined before all others: it tells that all is done, and waits for what comes after.
+    def tear_down(orders, buffer, number)
+      @leaving = [orders, buffer, number, Process.clock_gettime(Process::CLOCK_MONOTONIC, :nanosecond)]
+      exit(0)
+    end
+
+    def say_last
+      @last = Object.new
+      ObjectSpace.define_finalizer(@last, method(:torn_down))
+    end
+
+    def torn_down(_id)
+      return unless @leaving
+
+      orders, buffer, number, start = @leaving
+      done("teardown", number, Process.clock_gettime(Process::CLOCK_MONOTONIC, :nanosecond) - start)
+      orders.readpartial(ORDER_BYTES, buffer)
+    ensure
+      exit!(0) if @leaving
+    end
+
+    def event(name, number, what)
       start = Process.clock_gettime(Process::CLOCK_MONOTONIC, :nanosecond)
-      yield
-      took = Process.clock_gettime(Process::CLOCK_MONOTONIC, :nanosecond) - start
+      what.call
+      done(name, number, Process.clock_gettime(Process::CLOCK_MONOTONIC, :nanosecond) - start)
+    end
+
+    def done(name, number, took)
+      count_what
       line = +"done event="
       line << name << " worker=" << number.to_s << " duration_ns=" << took.to_s
       @stats.each { |text, key| line << text << GC.stat(key).to_s }
@@ -247,5 +276,3 @@ module CowauditHarness
     end
   end
 end
-
-CowauditHarness.main
