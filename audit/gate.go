@@ -42,7 +42,7 @@ type RuleCheck struct {
 	LimitKind string   `json:"limit_kind"`
 	Unit      string   `json:"unit"`     // of Limit and Measured
 	Measured  Estimate `json:"measured"` // less what is excused
-	// Excused is what was taken off Measured, in its unit.
+	// Excused is what was taken off the samples of B, in bytes: only copied bytes are ever excused.
 	Excused float64     `json:"excused,omitempty"`
 	Verdict GateVerdict `json:"verdict"`
 	Why     string      `json:"why"`

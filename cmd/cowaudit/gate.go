@@ -238,7 +238,11 @@ func gateComparisons(a *application, c *cli.Context, rules *gateRules) (out []au
 		return []audit.CompareReport{*in.comparison}, nil, nil
 	}
 	for _, test := range in.tests {
-		one, w, err := gatePair(c, (&baseline{Results: before}).find(test.Scenario.Name), test)
+		old := (&baseline{Results: before}).find(test.Scenario.Name)
+		if old == nil && len(before) > 0 {
+			return nil, nil, withRemedy(fmt.Errorf("gate: A has no result of the scenario %s", test.Scenario.Name), "measure A with the same scenarios")
+		}
+		one, w, err := gatePair(c, old, test)
 		if err != nil {
 			return nil, nil, err
 		}

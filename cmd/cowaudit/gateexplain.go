@@ -93,7 +93,7 @@ func explainCheck(b *strings.Builder, k *audit.RuleCheck) {
 	}
 	fmt.Fprintf(b, "    p         %.3g, one-sided, of the limit; the interval decides\n", k.P)
 	if k.Excused > 0 {
-		fmt.Fprintf(b, "    excused   %s\n", gateAmount(k.Excused, k.Unit))
+		fmt.Fprintf(b, "    excused   %s\n", gateAmount(k.Excused, "bytes")) // only copied bytes are ever excused
 	}
 }
 
