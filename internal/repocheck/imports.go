@@ -27,7 +27,7 @@ type room struct {
 var rooms = []room{
 	{dir: "pagemap", modules: []string{"golang.org/x/sys/unix", "github.com/klauspost/compress/zstd"}},
 	{dir: "ebpf", rooms: []string{"pagemap", "internal"}, modules: []string{"golang.org/x/sys/unix", "golang.org/x/arch/x86/x86asm", "github.com/cilium/ebpf"}},
-	{dir: "audit", rooms: []string{"pagemap", "ebpf"}, modules: []string{"golang.org/x/perf"}, pure: true},
+	{dir: "audit", rooms: []string{"pagemap", "ebpf"}, modules: []string{"golang.org/x/perf", "github.com/aclements/go-moremath"}, pure: true},
 	{dir: "report", rooms: []string{"audit", "pagemap", "ebpf"}, pure: true},
 	{dir: "forktest", rooms: []string{"audit", "pagemap", "ebpf", "internal"}},
 	{dir: "internal/testkit", modules: []string{"golang.org/x/sys/unix"}, testOnly: true},
