@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"cowaudit/audit"
+	"cowaudit/pagemap"
 )
 
 // Defaults and limits of a CompareConfig.
@@ -26,6 +27,8 @@ type CompareConfig struct {
 	// Trace, where not nil, has one more round traced at the end where something differs, for who wrote. It counts in no
 	// statistic: the tracer is not in the way of what is judged.
 	Trace *TraceConfig
+	// TraceIfPossible makes a warning of a failure of that round.
+	TraceIfPossible bool
 	// Resume is an earlier result of the same comparison that did not come to its end.
 	Resume *audit.CompareReport
 
@@ -318,6 +321,13 @@ func (m *comparison) traceRound(ctx context.Context) error {
 			m.progress(name, g.Phase)
 		}
 		r, err := Run(ctx, config)
+		if err != nil && m.TraceIfPossible && ctx.Err() == nil {
+			m.result.A.Traced, m.result.B.Traced, m.result.A.Tracer, m.result.B.Tracer = nil, nil, nil, nil
+			m.result.Warnings = append(m.result.Warnings, pagemap.Warning{Code: "not_traced",
+				Text:   fmt.Sprintf("who wrote is not known: the traced round of %s failed: %v", s.name, err),
+				Remedy: "\"cowaudit doctor\" shows what can be traced here"})
+			break
+		}
 		if err != nil {
 			return fmt.Errorf("%s, traced round: %w", s.name, err)
 		}

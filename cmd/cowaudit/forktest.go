@@ -126,17 +126,23 @@ func forktestConfig(a *application, c *cli.Context) (forktest.Config, error) {
 // forktestError gives an error its exit code, and shows what the application wrote last, unless that was shown already.
 func forktestError(a *application, c *cli.Context, err error) error {
 	var config *forktest.ConfigError
-	var failure *forktest.Failure
-	switch {
-	case errors.As(err, &config):
+	if errors.As(err, &config) {
 		return usageErrorf("forktest: %w", err)
-	case errors.As(err, &failure) && len(failure.Output) > 0 && !c.Bool("verbose"):
-		fmt.Fprintln(a.stderr, "The application's last output:")
-		for _, line := range failure.Output {
-			fmt.Fprintln(a.stderr, "  | "+line)
-		}
 	}
+	showLastOutput(a, c, err)
 	return fmt.Errorf("forktest: %w", err)
+}
+
+// showLastOutput shows what the application wrote last before a failure, unless that was shown already.
+func showLastOutput(a *application, c *cli.Context, err error) {
+	var failure *forktest.Failure
+	if !errors.As(err, &failure) || len(failure.Output) == 0 || c.Bool("verbose") {
+		return
+	}
+	fmt.Fprintln(a.stderr, "The application's last output:")
+	for _, line := range failure.Output {
+		fmt.Fprintln(a.stderr, "  | "+line)
+	}
 }
 
 // repeated is an option that may come several times. (A slice flag would take a value with commas apart.)
@@ -153,6 +159,7 @@ func (r *repeated) String() string { return strings.Join(r.values, " ") }
 type progressLine struct {
 	w     io.Writer // nil: no terminal
 	start time.Time
+	first int // what was done at the start
 }
 
 func newProgressLine(w io.Writer) *progressLine {

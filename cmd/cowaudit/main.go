@@ -37,6 +37,7 @@ func commands(a *application) []*cli.Command {
 		diffCommand(a),
 		showCommand(a),
 		forktestCommand(a),
+		compareCommand(a),
 		gateCommand(a),
 		traceCommand(a),
 		demoServerCommand(a),
