@@ -53,8 +53,8 @@ type Verdict string
 
 // Verdicts.
 const (
-	VerdictSame         Verdict = "same"         // the whole interval of the difference is too small to matter
-	VerdictBetter       Verdict = "better"       // the whole interval is large enough to matter, and B is better
+	VerdictSame         Verdict = "same"         // the whole interval of the difference is within what matters
+	VerdictBetter       Verdict = "better"       // the difference is larger than what matters, its interval leaves out 0, and B is better
 	VerdictWorse        Verdict = "worse"        // the same, and B is worse
 	VerdictInconclusive Verdict = "inconclusive" // neither: the interval is too wide, or there are too few rounds for one
 )

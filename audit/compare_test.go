@@ -60,8 +60,8 @@ func TestCompareVerdicts(t *testing.T) {
 		{"exact and 2% more", []int64{7663, 7663, 7663, 7663, 7663}, []int64{7816, 7816, 7816, 7816, 7816}, VerdictWorse, "exact"},
 		{"exact and less than matters", []int64{7663, 7663, 7663, 7663, 7663}, []int64{7664, 7664, 7664, 7664, 7664}, VerdictSame, "exact"},
 		{"too few rounds", []int64{7663, 7660, 7661}, []int64{130, 131, 129}, VerdictInconclusive, "3 rounds: an interval needs"},
-		{"apart", []int64{7663, 7660, 7661, 7665, 7668, 7659, 7662, 7664}, []int64{130, 131, 129, 135, 128, 127, 133, 132}, VerdictBetter, "whole interval"},
-		{"2% more", []int64{7663, 7660, 7661, 7665, 7668, 7659, 7662, 7664}, []int64{7816, 7813, 7814, 7818, 7821, 7812, 7815, 7817}, VerdictWorse, "whole interval"},
+		{"apart", []int64{7663, 7660, 7661, 7665, 7668, 7659, 7662, 7664}, []int64{130, 131, 129, 135, 128, 127, 133, 132}, VerdictBetter, "leaves out 0"},
+		{"2% more", []int64{7663, 7660, 7661, 7665, 7668, 7659, 7662, 7664}, []int64{7816, 7813, 7814, 7818, 7821, 7812, 7815, 7817}, VerdictWorse, "leaves out 0"},
 		{"scattered", []int64{7000, 9000, 6000, 8000, 7500, 8500, 6500, 9500}, []int64{7600, 9600, 6600, 8600, 8100, 9100, 7100, 10100}, VerdictInconclusive, "too wide"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

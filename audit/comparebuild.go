@@ -19,8 +19,9 @@ func NewSide(r *ForktestReport) Side {
 //
 // A sample is one run: the median over its workers. A row's interval is that of the median of the differences of all pairs of
 // runs, which goes with the Mann-Whitney U test and assumes nothing about how the samples are distributed. It is wide enough
-// for all rows and all looks together: two equal subjects are called different in less than one comparison of a hundred. The
-// verdict is drawn from the whole interval: beyond what matters, within it, or neither.
+// for all rows and all looks together: two equal subjects are called different in less than one comparison of a hundred. A
+// difference is called one where it is larger than what matters and its interval leaves out 0; none, where the whole interval is
+// within what matters.
 //
 // The error is *UnlikeError where the two cannot be compared.
 func Compare(a, b Side, o CompareOptions) (*CompareReport, error) {

@@ -165,8 +165,8 @@ func (r *rowSamples) row(alpha, noise float64) CompareRow {
 	return out
 }
 
-// judge gives the verdict: the whole interval of the difference decides, not the estimate alone. A difference is called one
-// where all of the interval lies beyond what matters, and the rank test agrees; none, where all of it lies within.
+// judge gives the verdict. The interval decides, and the estimate: a difference is called one where it is larger than what
+// matters and its interval leaves out 0, which the rank test confirms; none, where the whole interval is within what matters.
 func (r *CompareRow) judge(alpha float64, least int) {
 	d, m := &r.Difference, r.Matters
 	worse := VerdictWorse
@@ -175,7 +175,7 @@ func (r *CompareRow) judge(alpha float64, least int) {
 		worse, better = better, worse
 	}
 	beyond := func(v Verdict) {
-		r.Verdict, r.Why = v, "the whole interval of the difference is larger than "+r.amount(m)
+		r.Verdict, r.Why = v, "the interval of the difference leaves out 0, and the difference is larger than "+r.amount(m)
 		if r.Exact {
 			r.Why = "exact: neither side varied, and they differ by more than " + r.amount(m)
 		}
@@ -189,23 +189,26 @@ func (r *CompareRow) judge(alpha float64, least int) {
 		if r.Exact {
 			r.Why = "exact: neither side varied, and they differ by no more than " + r.amount(m)
 		}
-	case d.Low > m && (r.Exact || r.PAdjusted <= alpha):
+	case d.Median > m && d.Low > 0 && (r.Exact || r.PAdjusted <= alpha):
 		beyond(worse)
-	case d.High < -m && (r.Exact || r.PAdjusted <= alpha):
+	case d.Median < -m && d.High < 0 && (r.Exact || r.PAdjusted <= alpha):
 		beyond(better)
 	default:
 		r.Verdict, r.MoreRounds = VerdictInconclusive, d.more(m)
-		r.Why = "the interval of the difference is too wide: it reaches across " + r.amount(m)
+		r.Why = "the interval of the difference is too wide: from " + signedAmountOf(d.Low, r.Unit) + " to " + signedAmountOf(d.High, r.Unit) + ", where " + r.amount(m) + " matter"
 		if r.MoreRounds == 0 {
 			r.Why += fmt.Sprintf("; not even %d more rounds would tell", maxMoreRounds)
 		}
 	}
 }
 
-// more estimates how many more rounds would bring the interval to one side of what matters: its width shrinks with the square
-// root of their number. 0: more than maxMoreRounds.
+// more estimates how many more rounds would narrow the interval enough, to leave out 0 or to lie within what matters: its width
+// shrinks with the square root of their number. 0: more than maxMoreRounds.
 func (d *Estimate) more(matters float64) int {
-	room := math.Abs(math.Abs(d.Median) - matters)
+	room := math.Abs(d.Median)
+	if room <= matters {
+		room = matters - room
+	}
 	half := (d.High - d.Low) / 2
 	if room <= 0 || half <= 0 {
 		return 0

@@ -102,7 +102,7 @@ func (d *EventDifference) words(page pagemap.Bytes) string {
 		var names []string
 		for i := range d.ByRegion[:min(3, len(d.ByRegion))] {
 			g := &d.ByRegion[i]
-			names = append(names, fmt.Sprintf("%s %s", signedAmount(g.Pages*float64(page)), g.Region.Label()))
+			names = append(names, fmt.Sprintf("%s %s", signedAmountOf(g.Pages*float64(page), "bytes"), g.Region.Label()))
 		}
 		return "; no region has half of the difference: " + strings.Join(names, ", ")
 	}
@@ -162,9 +162,9 @@ func (d *EventDifference) change(region RegionKind, pages float64) string {
 	return ""
 }
 
-func signedAmount(bytes float64) string {
-	if bytes < 0 {
-		return "−" + amountOf(-bytes, "bytes")
+func signedAmountOf(v float64, unit string) string {
+	if v < 0 {
+		return "−" + amountOf(-v, unit)
 	}
-	return "+" + amountOf(bytes, "bytes")
+	return "+" + amountOf(v, unit)
 }

@@ -24,8 +24,8 @@ func compareCommand(a *application) *cli.Command {
 		ArgsUsage: "A B",
 		Description: `A and B are commands in one word each, as for forktest --ruby, or results that forktest saved with --format json. Both run in
 interleaved rounds (A B, B A, …) after one that does not count, until every metric is told or --max-rounds is reached.
-Verdicts: better or worse where the whole interval of the difference matters (1% of copied pages, 5% of other metrics, 64
-KiB), same where none of it does, else inconclusive.
+Verdicts: better or worse where the difference is larger than what matters (1% of copied pages, 5% of other metrics, 64 KiB)
+and its interval leaves out 0; same where the whole interval is within what matters; else inconclusive.
 Example: cowaudit compare ruby 'chroot /srv/ruby3.3 ruby3.3'
 Example: cowaudit compare --env-b LD_PRELOAD=libjemalloc.so.2 --scenario fragmentation ruby ruby
 Needs: what forktest needs; for saved results no privilege.
