@@ -44,6 +44,39 @@ func check(v any) error {
 			}
 		}
 		return audit.CheckForktest(r)
+	case *audit.CompareReport:
+		if err := checkSides(r); err != nil {
+			return err
+		}
+		return audit.CheckCompare(r)
+	case *audit.GateReport:
+		for i := range r.Comparisons {
+			if err := checkSides(&r.Comparisons[i]); err != nil {
+				return err
+			}
+		}
+		return audit.CheckGate(r)
+	}
+	return nil
+}
+
+// checkSides holds the captures and the samples of both sides of a comparison against their bounds. In a gate without a
+// baseline A has no runs, and was never captured.
+func checkSides(r *audit.CompareReport) error {
+	for _, s := range []*audit.Side{&r.A, &r.B} {
+		if len(s.Runs)+len(s.Traced) == 0 {
+			continue
+		}
+		if err := checkCapture(&s.Capture); err != nil {
+			return err
+		}
+		for _, runs := range [][]audit.Run{s.Runs, s.Traced} {
+			for _, pr := range forktestProfiles(&audit.ForktestReport{Runs: runs}) {
+				if err := checkProfile(pr.profile); err != nil {
+					return err
+				}
+			}
+		}
 	}
 	return nil
 }

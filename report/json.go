@@ -160,8 +160,8 @@ func rewrite(v reflect.Value, f func(string) string) reflect.Value {
 const maxResult = 1 << 30
 
 // Load reads a result that JSON wrote: *audit.Report, *audit.DiffReport, *audit.ForktestReport, *audit.TraceReport,
-// *audit.FamiliesReport or *audit.DoctorReport, by its "kind". What is no result, one of a newer schema, and one whose counts do not sum are errors that wrap
-// [pagemap.ErrFormat].
+// *audit.FamiliesReport, *audit.DoctorReport, *audit.CompareReport or *audit.GateReport, by its "kind". What is no result, one of
+// a newer schema, and one whose counts do not sum are errors that wrap [pagemap.ErrFormat].
 func Load(r io.Reader) (any, error) { return load(r, maxResult) }
 
 func load(r io.Reader, limit int64) (any, error) {
@@ -198,7 +198,7 @@ func load(r io.Reader, limit int64) (any, error) {
 
 // kinds lists the kinds of results that can be loaded.
 func kinds() []string {
-	return []string{audit.KindAudit, audit.KindDiff, audit.KindForktest, audit.KindTrace, audit.KindFamilies, audit.KindDoctor}
+	return []string{audit.KindAudit, audit.KindDiff, audit.KindForktest, audit.KindTrace, audit.KindFamilies, audit.KindDoctor, audit.KindCompare, audit.KindGate}
 }
 
 func newResult(kind string) any {
@@ -215,6 +215,10 @@ func newResult(kind string) any {
 		return new(audit.FamiliesReport)
 	case audit.KindDoctor:
 		return new(audit.DoctorReport)
+	case audit.KindCompare:
+		return new(audit.CompareReport)
+	case audit.KindGate:
+		return new(audit.GateReport)
 	}
 	return nil
 }

@@ -28,7 +28,8 @@ func encode(t testing.TB, v any) []byte {
 func allResults(t testing.TB) map[string]any {
 	return map[string]any{
 		"audit": pumaReport(t, 2), "every word": quietReport(t), "hidden": hiddenReport(t), "hostile": hostileReport(t), "nobody": summed(t, newReport()),
-		"diff": diffReport(t), "forktest": forktestReport(t, 6, 8061, 7600), "traced forktest": tracedForktest(t, 2), "families": familiesReport(3), "no families": familiesReport(0),
+		"diff": diffReport(t), "forktest": forktestReport(t, 6, 8061, 7600), "traced forktest": tracedForktest(t, 2), "compare": betterReport(t), "same compare": sameReport(t), "hostile compare": hostileCompare(t),
+		"families": familiesReport(3), "no families": familiesReport(0),
 	}
 }
 

@@ -24,7 +24,7 @@ type Options struct {
 }
 
 // Text writes a result for people: *audit.Report, *audit.DiffReport, *audit.ForktestReport, *audit.TraceReport,
-// *audit.FamiliesReport or *audit.DoctorReport.
+// *audit.FamiliesReport, *audit.DoctorReport or *audit.CompareReport.
 func Text(w io.Writer, v any, o Options) error {
 	p := newText(o)
 	switch r := v.(type) {
@@ -40,6 +40,8 @@ func Text(w io.Writer, v any, o Options) error {
 		p.families(r)
 	case *audit.DoctorReport:
 		p.doctor(r)
+	case *audit.CompareReport:
+		p.compare(r)
 	default:
 		return fmt.Errorf("write %T as text: not a result", v)
 	}

@@ -60,6 +60,12 @@ func TestText(t *testing.T) {
 		{"forktest_once", forktestReport(t, 1, 230, 85), Options{}},
 		{"forktest_traced", tracedForktest(t, 3), Options{}},
 		{"forktest_traced_narrow", tracedForktest(t, 1), Options{Width: 64, Top: 2}},
+		{"compare_better", betterReport(t), Options{}},
+		{"compare_worse", worseReport(t), Options{}},
+		{"compare_same", sameReport(t), Options{}},
+		{"compare_open", openReport(t), Options{}},
+		{"compare_wide", betterReport(t), Options{Width: 120, Top: 1}},
+		{"compare_hostile", hostileCompare(t), Options{}},
 		{"families", familiesReport(3), Options{}},
 		{"families_none", familiesReport(0), Options{}},
 	}
