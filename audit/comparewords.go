@@ -23,8 +23,8 @@ func conclude(r *CompareReport) string {
 	case row == nil:
 		s = "Nothing was measured that could be better or worse"
 	case r.Verdict == VerdictSame:
-		s = fmt.Sprintf("B is the same as A: of %s none differs by as much as matters (%s: %s)",
-			plural(judgedRows(r.Rows), "metric", "metrics"), row.label(), row.Why)
+		s = fmt.Sprintf("B is the same as A: of %s none differs by as much as matters (%s: %s)", plural(judgedRows(r.Rows), "metric", "metrics"),
+			row.label(), row.Why)
 	case r.Verdict == VerdictInconclusive:
 		s = fmt.Sprintf("After %s it is not known whether B differs from A (%s: %s)", plural(r.Rounds.Done, "round", "rounds"), row.label(), row.Why)
 		if row.MoreRounds > 0 {

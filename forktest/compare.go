@@ -23,12 +23,15 @@ type CompareConfig struct {
 
 	// Rounds fixes their number; 0: as many as it takes for the verdict, up to MaxRounds.
 	Rounds    int
+	MinRounds int // no verdict before; 0: as soon as there is one
 	MaxRounds int // 0: DefaultMaxRounds
 	// Trace, where not nil, has one more round traced at the end where something differs, for who wrote. It counts in no
 	// statistic: the tracer is not in the way of what is judged.
 	Trace *TraceConfig
 	// TraceIfPossible makes a warning of a failure of that round.
 	TraceIfPossible bool
+	// TraceRounds has every round traced instead, for what is judged by function.
+	TraceRounds bool
 	// Resume is an earlier result of the same comparison that did not come to its end.
 	Resume *audit.CompareReport
 
@@ -74,6 +77,9 @@ func compare(ctx context.Context, c CompareConfig, diff differ) (*audit.CompareR
 	if err == nil {
 		err = m.traceRound(ctx)
 	}
+	for _, e := range []*experiment{m.b, m.a} {
+		err = errors.Join(err, e.closeKernel())
+	}
 	return m.result, err
 }
 
@@ -82,20 +88,22 @@ func (m *comparison) prepare(ctx context.Context) error {
 	if m.MaxRounds == 0 {
 		m.MaxRounds = DefaultMaxRounds
 	}
-	for _, n := range []int{m.Rounds, m.MaxRounds} {
+	for _, n := range []int{m.Rounds, m.MinRounds, m.MaxRounds} {
 		if n < 0 || n > maxRounds {
 			return configErrorf("%d rounds: from 1 to %d", n, maxRounds)
 		}
 	}
-	m.looks = looksFor(m.Rounds, m.MaxRounds)
+	m.looks = looksFor(m.Rounds, m.MinRounds, max(m.MinRounds, m.MaxRounds))
 	m.rounds = audit.Rounds{Limit: m.looks[len(m.looks)-1], Warmup: 1, Looks: counted(m.looks)}
 	for _, s := range []struct {
 		side   string
 		config *Config
 		to     **experiment
 	}{{"A", &m.A, &m.a}, {"B", &m.B, &m.b}} {
-		s.config.Runs, s.config.Trace = 1, nil
-		s.config.Progress = nil
+		s.config.Runs, s.config.Trace, s.config.Progress = 1, nil, nil
+		if m.TraceRounds {
+			s.config.Trace = m.Trace
+		}
 		p, err := newPlan(*s.config)
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.side, err)
@@ -103,25 +111,34 @@ func (m *comparison) prepare(ctx context.Context) error {
 		if err := p.Observer.Check(ctx); err != nil {
 			return err
 		}
+		if err := p.checkTracer(); err != nil {
+			return err
+		}
 		side := s.side
 		p.Progress = func(g Progress) { m.progress(side, g.Phase) }
 		*s.to = newExperiment(p, m.diff)
 	}
-	if m.Resume == nil {
-		return nil
+	if m.Resume != nil {
+		if err := m.resume(); err != nil {
+			return err
+		}
 	}
-	return m.resume()
+	m.a.openKernel()
+	m.b.openKernel()
+	return nil
 }
 
 // looksFor gives after how many rounds the rows are judged. The first of them can be decided only by metrics that do not vary;
 // there are few others, since each makes every interval wider.
-func looksFor(fixed, most int) []int {
+func looksFor(fixed, least, most int) []int {
 	if fixed > 0 {
 		return []int{fixed}
 	}
 	var out []int
-	for n, step := 5, 3; n < most; n += step {
-		out = append(out, n)
+	for n, step := exactLook, 3; n < most; n += step {
+		if n >= least {
+			out = append(out, n)
+		}
 		if n >= 8 {
 			step = max(4, n/2)
 		}
@@ -306,7 +323,7 @@ func (m *comparison) decided() bool {
 
 // traceRound traces one more round of both sides, for who wrote.
 func (m *comparison) traceRound(ctx context.Context) error {
-	if m.Trace == nil || !m.differs() || m.result.A.Traced != nil && m.result.B.Traced != nil {
+	if m.Trace == nil || m.TraceRounds || !m.differs() || m.result.A.Traced != nil && m.result.B.Traced != nil {
 		return nil
 	}
 	for _, s := range []struct {

@@ -57,15 +57,12 @@ type experiment struct {
 
 func (p *plan) run(ctx context.Context, diff differ) (report *audit.ForktestReport, err error) {
 	e := newExperiment(p, diff)
-	if p.Trace != nil {
-		// The kernel counts for tasks only that are forked after it was told to.
-		e.kernel = p.newCounter()
-		defer func() {
-			if cerr := e.kernel.close(); cerr != nil {
-				report, err = nil, errors.Join(err, cerr)
-			}
-		}()
-	}
+	e.openKernel()
+	defer func() {
+		if cerr := e.closeKernel(); cerr != nil {
+			report, err = nil, errors.Join(err, cerr)
+		}
+	}()
 	for seq := 1; seq <= p.Runs; seq++ {
 		if err := e.one(ctx, seq); err != nil {
 			return nil, err
@@ -75,6 +72,21 @@ func (p *plan) run(ctx context.Context, diff differ) (report *audit.ForktestRepo
 		return nil, err
 	}
 	return e.report, nil
+}
+
+// openKernel has the kernel count copies beside the tracer: for tasks only that are forked after it was told to.
+func (e *experiment) openKernel() {
+	if e.Trace != nil {
+		e.kernel = e.newCounter()
+	}
+}
+
+// closeKernel ends that. Where several are open they are closed in the reverse order, since each puts back what it found.
+func (e *experiment) closeKernel() error {
+	if e.kernel == nil {
+		return nil
+	}
+	return e.kernel.close()
 }
 
 func newExperiment(p *plan, diff differ) *experiment {

@@ -93,7 +93,7 @@ func runCompare(a *application, c *cli.Context) error {
 		r, err = compareMeasured(a, c, sides, earlier, out)
 	}
 	if err != nil && r == nil {
-		return err
+		return fmt.Errorf("compare: %w", err)
 	}
 	details := report.Options{Color: out.Color(), Width: out.Width()}
 	if c.Bool("all") {
@@ -192,7 +192,7 @@ func compareSaved(a *application, c *cli.Context, sides [2]compareSide) (*audit.
 		r, err := forktest.Run(c.Context, s.config)
 		line.clear()
 		if err != nil {
-			return nil, forktestError(a, c, err)
+			return nil, compareError(a, c, err)
 		}
 		s.saved = r
 	}
@@ -223,11 +223,11 @@ func compareError(a *application, c *cli.Context, err error) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &unlike):
-		return withRemedy(fmt.Errorf("compare: %w", err), "measure both with the same scenario, sizes and machine")
+		return withRemedy(err, "measure both with the same scenario, sizes and machine")
 	}
 	var config *forktest.ConfigError
 	if errors.As(err, &config) {
-		return usageErrorf("compare: %w", err)
+		return usageErrorf("%w", err)
 	}
 	showLastOutput(a, c, err)
 	return err

@@ -13,7 +13,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"cowaudit/audit"
-	"cowaudit/forktest"
 	"cowaudit/pagemap"
 	"cowaudit/report"
 )
@@ -131,7 +130,7 @@ type gateInput struct {
 
 // gateResults reads an argument that is a saved result, and measures one that is a subject.
 func gateResults(a *application, c *cli.Context, rules *gateRules, name string) (gateInput, error) {
-	if _, named := rules.file.Subjects[name]; named || !savedResult(name) {
+	if rules.subject(name) {
 		tests, err := gateMeasure(a, c, rules, name)
 		return gateInput{tests: tests}, err
 	}
@@ -168,40 +167,6 @@ func savedResult(name string) bool {
 	return n == 1 && b[0] == '{'
 }
 
-// gateMeasure runs the fork test of each scenario of the file on one subject.
-func gateMeasure(a *application, c *cli.Context, rules *gateRules, name string) ([]*audit.ForktestReport, error) {
-	config := forktest.Config{Version: version(), Subject: name, Workers: rules.file.Workers, Runs: gateRuns}
-	if s, ok := rules.file.Subjects[name]; ok {
-		config.Subject, config.Env = s.Ruby, s.Env
-	}
-	if rules.file.Rounds.Min > 0 {
-		config.Runs = rules.file.Rounds.Min
-	}
-	if c.IsSet("rounds") {
-		config.Runs = c.Int("rounds")
-	}
-	if rules.wantsFunctions() {
-		config.Trace = &forktest.TraceConfig{}
-	}
-	scenarios := rules.file.Scenarios
-	if len(scenarios) == 0 {
-		scenarios = []string{""}
-	}
-	var out []*audit.ForktestReport
-	for _, s := range scenarios {
-		config.Scenario = s
-		line := newProgressLine(a.stderr)
-		config.Progress = line.show
-		r, err := forktest.Run(c.Context, config)
-		line.clear()
-		if err != nil {
-			return nil, forktestError(a, c, err)
-		}
-		out = append(out, r)
-	}
-	return out, nil
-}
-
 // wantsFunctions reports a rule or an excuse that needs to know who wrote.
 func (g *gateRules) wantsFunctions() bool {
 	return slices.ContainsFunc(g.rules, func(r audit.Rule) bool { return r.Function != "" }) ||
@@ -218,8 +183,9 @@ func gateComparisons(a *application, c *cli.Context, rules *gateRules) (out []au
 			return nil, nil, err
 		}
 		before = b.Results
-	case c.NArg() == 2 && (!savedResult(c.Args().Get(0)) || !savedResult(c.Args().Get(1))):
-		return nil, nil, usageErrorf("gate: two subjects are judged by their saved results: measure each with \"cowaudit forktest --format json -o FILE\" and give both files")
+	case c.NArg() == 2 && rules.subject(c.Args().Get(0)) && rules.subject(c.Args().Get(1)):
+		out, err = gateRounds(a, c, rules)
+		return out, nil, err
 	case c.NArg() == 2:
 		in, err := gateResults(a, c, rules, c.Args().First())
 		if err != nil {
