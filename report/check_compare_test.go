@@ -53,3 +53,34 @@ func copiedRow(r *audit.CompareReport) *audit.CompareRow {
 	}
 	return nil
 }
+
+// A saved result of a gate that was changed by hand is refused too.
+func TestLoadRefusesGates(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(g *audit.GateReport)
+		want   string
+	}{
+		{"the verdict", func(g *audit.GateReport) { g.Verdict = audit.GatePass }, `the verdict is "pass", the rules say "fail"`},
+		{"a rule's verdict", func(g *audit.GateReport) { g.Rules[0].Verdict = audit.GatePass }, `rule first major GC (max_bytes): the verdict "pass" does not follow`},
+		{"a limit", func(g *audit.GateReport) { g.Rules[0].Limit = 1 << 40 }, `the verdict "fail" does not follow`},
+		{"a verdict that there is not", func(g *audit.GateReport) { g.Rules[0].Verdict = "" }, `the verdict "" does not follow`},
+		{"passed without a measurement", func(g *audit.GateReport) { g.Rules[3].Verdict = audit.GatePass }, `the verdict "pass" does not follow`},
+		{"an interval", func(g *audit.GateReport) { g.Rules[0].Measured.High = 0 }, "is not between"},
+		{"no rules", func(g *audit.GateReport) { g.Rules = nil }, `the rules say "inconclusive"`},
+		{"a comparison", func(g *audit.GateReport) { g.Comparisons[0].Verdict = audit.VerdictSame }, `scenario callcache-cold: counts do not sum`},
+		{"a side", func(g *audit.GateReport) { g.Comparisons[0].A.Capture.PageSize = 0 }, "page_size_bytes 0 is no page size"},
+		{"an excuse", func(g *audit.GateReport) {
+			g.Excuses = []audit.Excused{{Function: "f", Expired: true, Bytes: 1}}
+		}, "the excuse for f took off 1 bytes"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g := failedGate(t)
+			c.change(g)
+			_, err := Load(bytes.NewReader(encode(t, g)))
+			if !errors.Is(err, pagemap.ErrFormat) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v, want %q in it", err, c.want)
+			}
+		})
+	}
+}

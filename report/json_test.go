@@ -29,6 +29,7 @@ func allResults(t testing.TB) map[string]any {
 	return map[string]any{
 		"audit": pumaReport(t, 2), "every word": quietReport(t), "hidden": hiddenReport(t), "hostile": hostileReport(t), "nobody": summed(t, newReport()),
 		"diff": diffReport(t), "forktest": forktestReport(t, 6, 8061, 7600), "traced forktest": tracedForktest(t, 2), "compare": betterReport(t), "same compare": sameReport(t), "hostile compare": hostileCompare(t),
+		"failed gate": failedGate(t), "passed gate": passedGate(t), "excused gate": excusedGate(t), "open gate": openGate(t), "hostile gate": hostileGate(t),
 		"families": familiesReport(3), "no families": familiesReport(0),
 	}
 }

@@ -19,12 +19,13 @@ type Options struct {
 	Width    int  // columns of the terminal; 0: 80
 	Mappings bool // list mappings, not only kinds of regions
 	Runs     bool // list the runs of a fork test
+	Explain  bool // show the samples behind each verdict of a gate
 	// Top is the number of rows after which a table folds the rest into [N others]; 0: 20, negative: all.
 	Top int
 }
 
 // Text writes a result for people: *audit.Report, *audit.DiffReport, *audit.ForktestReport, *audit.TraceReport,
-// *audit.FamiliesReport, *audit.DoctorReport or *audit.CompareReport.
+// *audit.FamiliesReport, *audit.DoctorReport, *audit.CompareReport or *audit.GateReport.
 func Text(w io.Writer, v any, o Options) error {
 	p := newText(o)
 	switch r := v.(type) {
@@ -42,6 +43,8 @@ func Text(w io.Writer, v any, o Options) error {
 		p.doctor(r)
 	case *audit.CompareReport:
 		p.compare(r)
+	case *audit.GateReport:
+		p.gate(r)
 	default:
 		return fmt.Errorf("write %T as text: not a result", v)
 	}

@@ -66,6 +66,11 @@ func TestText(t *testing.T) {
 		{"compare_open", openReport(t), Options{}},
 		{"compare_wide", betterReport(t), Options{Width: 120, Top: 1}},
 		{"compare_hostile", hostileCompare(t), Options{}},
+		{"gate_failed", failedGate(t), Options{}},
+		{"gate_passed", passedGate(t), Options{}},
+		{"gate_excused", excusedGate(t), Options{Explain: true}},
+		{"gate_open", openGate(t), Options{Explain: true}},
+		{"gate_hostile", hostileGate(t), Options{Explain: true}},
 		{"families", familiesReport(3), Options{}},
 		{"families_none", familiesReport(0), Options{}},
 	}

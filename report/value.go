@@ -39,6 +39,8 @@ func newValueScale(unit string, values ...float64) valueScale {
 			}
 		}
 		return valueScale{"ns", func(v float64) string { return decimalsFor(v, largest) }}
+	case "percent":
+		unit = "%"
 	case "ratio", "count":
 		unit = ""
 	}
