@@ -127,7 +127,7 @@ func TestNewPlanRefuses(t *testing.T) {
 		{"environment", Config{Env: []string{"X"}}, `environment "X": K=V`},
 		{"environment without a name", Config{Env: []string{"=X"}}, "K=V"},
 		{"two applications", Config{Scenario: "callcache-cold", App: "x.rb"}, "not both"},
-		{"unknown scenario", Config{Scenario: "warm"}, "there is no scenario warm for ruby: it has callcache-cold, callcache-warm, inline-cache, coderange, compact-each-fork, exit"},
+		{"unknown scenario", Config{Scenario: "warm"}, "there is no scenario warm for ruby: it has callcache-cold, callcache-warm, inline-cache, coderange, compact-each-fork, exit, alloc-debt, fragmentation, retention, leak-or-plateau"},
 		{"another runtime's scenario", Config{Subject: "python3", Scenario: "callcache-cold"}, "for python: it has tracked-objects"},
 		{"scenario of a script", Config{Subject: "x", Runtime: RuntimeScript, Scenario: "callcache-cold"}, "for a script"},
 		{"sizes without the scenario", Config{Subject: "python3", Methods: 3}, "sizes of the scenarios callcache-cold, callcache-warm and inline-cache"},

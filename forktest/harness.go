@@ -25,8 +25,11 @@ var rubyProtocol string
 //go:embed harness/scenarios.rb
 var rubyScenarios string
 
+//go:embed harness/neighbours.rb
+var rubyNeighbours string
+
 // rubyHarness is one program: the protocol, the scenarios, and the call that begins it.
-var rubyHarness = rubyProtocol + "\n" + rubyScenarios + "\nCowauditHarness.main\n"
+var rubyHarness = rubyProtocol + "\n" + rubyScenarios + "\n" + rubyNeighbours + "\nCowauditHarness.main\n"
 
 //go:embed harness/python.py
 var pythonHarness string

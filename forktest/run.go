@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -253,9 +252,10 @@ func (t *trial) judge(d *audit.DiffReport, w *worker, name string, stats map[str
 		return audit.Event{}, t.fail("", "worker %d did not collect in %s: %s is still %d", w.number, name, key, stats[key])
 	}
 	ev := audit.Event{Name: name, Worker: w.number, PID: w.pid, Copied: p.Copied, Regions: p.Regions, DurationNano: stats["duration_ns"]}
-	ev.Stats = maps.Clone(stats)
-	delete(ev.Stats, "duration_ns")
-	return ev, nil
+	ev.Stats = runtimeStats(stats)
+	var err error
+	ev.Metrics, err = t.metrics(w, name, stats)
+	return ev, err
 }
 
 // collections gives the count that an event which is a full collection must raise, if the harness tells it.

@@ -37,6 +37,8 @@ type Scenario struct {
 	Sizes   []Size // in the order in which the harness is told
 	// Events are in their order, null first; those that begin with "parent_" are done by the parent. None: the harness'.
 	Events []string
+	// Metrics are what is measured beside the pages, in the order of the report.
+	Metrics []MetricInfo
 
 	prepare bool // the parent does something of its own between its last collection and the fork
 }
@@ -50,7 +52,10 @@ type Size struct {
 // callcacheSizes are those of the scenarios made of methods.
 var callcacheSizes = []Size{{"methods", DefaultMethods}, {"call_sites", DefaultCallSites}}
 
-var scenarios = []Scenario{
+var scenarios = slices.Concat(copying, neighbours, pythons)
+
+// copying are the scenarios about copies that are Ruby's.
+var copying = []Scenario{
 	{
 		Name: ScenarioCallcacheCold, Runtime: RuntimeRuby, Sizes: callcacheSizes,
 		Purpose: "methods whose call sites were never called: the code of a large application, most of which never runs",
@@ -85,6 +90,10 @@ var scenarios = []Scenario{
 		Purpose: "100,000 objects, every tenth with a finalizer, and an exit handler: what a worker copies only to end",
 		Healthy: "teardown 5 to 6 MiB on 3.1 to 3.4: the pages of the objects that have a finalizer, and the table of these",
 	},
+}
+
+// pythons are Python's.
+var pythons = []Scenario{
 	{
 		Name: ScenarioTrackedObjects, Runtime: RuntimePython, Sizes: []Size{{"objects", trackedObjects}},
 		Purpose: "200,000 lists, which the collector tracks, and as many strings, which it does not",

@@ -24,6 +24,7 @@ type worker struct {
 	number   int
 	orders   int              // the pipe's writing end
 	last     map[string]int64 // what it said of itself after its last event
+	history  []*measurement   // of its events, where the scenario has metrics
 }
 
 func (w *worker) close() {
@@ -175,7 +176,7 @@ func (t *trial) happen(ctx context.Context, name string) ([]map[string]int64, er
 	}
 	for i, w := range t.workers {
 		var err error
-		if stats[i], err = t.event(ctx, w, name); err != nil {
+		if stats[i], err = t.measured(ctx, w, name); err != nil {
 			return nil, err
 		}
 	}

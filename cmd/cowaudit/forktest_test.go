@@ -29,7 +29,7 @@ func TestForktestRefuses(t *testing.T) {
 		{"quotes", []string{"--ruby", "ruby 'x"}, `forktest: split "ruby 'x" into words: a quote (') is not closed`},
 		{"runtime", []string{"--runtime", "perl"}, "--runtime perl: one of auto, ruby, python, script"},
 		{"environment", []string{"--env", "A=1,2", "--env", "B"}, `forktest: environment "B": K=V`},
-		{"scenario", []string{"--scenario", "hot"}, "forktest: there is no scenario hot for ruby: it has callcache-cold, callcache-warm, inline-cache, coderange, compact-each-fork, exit"},
+		{"scenario", []string{"--scenario", "hot"}, "forktest: there is no scenario hot for ruby: it has callcache-cold, callcache-warm, inline-cache, coderange, compact-each-fork, exit, alloc-debt, fragmentation, retention, leak-or-plateau"},
 		{"no such application", []string{"--app", "/nowhere/app.rb"}, "forktest: application /nowhere/app.rb: no such file or directory: one that only the subject's own root has is loaded with --preload"},
 		{"sizes of another scenario", []string{"--preload", "1", "--methods", "5"}, "forktest: methods and call sites are sizes of the scenarios callcache-cold, callcache-warm and inline-cache"},
 		{"chroot as a user", []string{"--ruby", "chroot /srv/r ruby3.3", "--user", "65534"}, "forktest: chroot /srv/r ruby3.3: only root may chroot, and the application runs as nobody: give --user root"},

@@ -43,6 +43,13 @@ module CowauditHarness
       exit!(0)
     end
 
+    # A whole number of the application's own, which the event that is running gives: metric("live_bytes", 5).
+    def metric(name, value)
+      raise ArgumentError, "#{name.inspect} is no name of a metric" unless /\A[a-z][a-z0-9_]*\z/.match?(name)
+
+      (@metrics ||= {})[name] = Integer(value)
+    end
+
     private
 
     # The application gets an empty standard input. The control socket moves to a descriptor that exec closes.
@@ -117,7 +124,7 @@ module CowauditHarness
         run_file(args["app"], args.fetch("source"))
       else
         name = args["scenario"]
-        kind = CowauditScenarios::ALL[name] or raise ArgumentError, "there is no scenario #{name} for Ruby"
+        kind = (CowauditScenarios::ALL[name] || CowauditScenarios::NEIGHBOURS[name]) or raise ArgumentError, "there is no scenario #{name} for Ruby"
         @scenario = kind.new(args.reject { |key, _| key == "scenario" }.transform_values { |v| Integer(v) })
       end
       say("loaded")
@@ -272,6 +279,8 @@ module CowauditHarness
       line = +"done event="
       line << name << " worker=" << number.to_s << " duration_ns=" << took.to_s
       @stats.each { |text, key| line << text << GC.stat(key).to_s }
+      @metrics&.each { |key, value| line << " metric_" << key << "=" << value.to_s }
+      @metrics = nil
       send_line(line << "\n")
     end
   end
