@@ -48,7 +48,12 @@ func newValueScale(unit string, values ...float64) valueScale {
 }
 
 // with writes a number and its unit.
-func (s valueScale) with(v float64) string { return strings.TrimSpace(s.format(v) + " " + s.unit) }
+func (s valueScale) with(v float64) string {
+	if s.unit == "%" {
+		return s.format(v) + s.unit
+	}
+	return strings.TrimSpace(s.format(v) + " " + s.unit)
+}
 
 // signed writes a difference, with a plus where it is one.
 func (s valueScale) signed(v float64) string {
@@ -65,8 +70,11 @@ func decimalsFor(v, largest float64) string {
 		return "0"
 	}
 	decimals := 0
-	if largest > 0 && largest < 100 {
-		decimals = min(2-int(math.Floor(math.Log10(largest))), 9)
+	switch {
+	case largest < 0.001:
+		return strconv.FormatFloat(v, 'g', 3, 64)
+	case largest < 100:
+		decimals = 2 - int(math.Floor(math.Log10(largest)))
 	}
 	text := strconv.FormatFloat(v, 'f', decimals, 64)
 	if strings.Trim(text, "-0.") == "" { // not nothing, and would be written as nothing
@@ -93,7 +101,7 @@ func ratioText(v float64) string {
 	case v < 99.95:
 		return strconv.FormatFloat(v, 'f', 1, 64) + "×"
 	}
-	return strconv.FormatFloat(v, 'g', 4, 64) + "×"
+	return strconv.FormatFloat(v, 'f', 0, 64) + "×"
 }
 
 // probability writes a p-value: "0.012", "<0.001".
