@@ -43,6 +43,11 @@ type Config struct {
 	App       string // a program to load, read here
 	Preload   string // an expression or statements to evaluate after that
 
+	// SettleHook is evaluated in the parent before its collections, as Preload is: to warm up, to empty a cache.
+	SettleHook string
+	// Event is evaluated in each worker, with the collector off, as the event after the null event.
+	Event string
+
 	Settle  Settle
 	Warmup  bool // Process.warmup, or gc.freeze, before the fork
 	Workers int

@@ -75,10 +75,14 @@ func setting(file string) string {
 
 // appHash identifies what the user has loaded: two tests of different applications are not compared. "" for a built-in one.
 func (p *plan) appHash() string {
-	if p.App == "" && p.Preload == "" {
+	hooks := p.SettleHook + p.Event
+	if p.App == "" && p.Preload == "" && hooks == "" {
 		return ""
 	}
 	h := sha256.New()
 	fmt.Fprintf(h, "%d %s%d %s", len(p.source), p.source, len(p.Preload), p.Preload)
+	if hooks != "" {
+		fmt.Fprintf(h, "%d %s%d %s", len(p.SettleHook), p.SettleHook, len(p.Event), p.Event)
+	}
 	return hex.EncodeToString(h.Sum(nil))
 }

@@ -82,12 +82,26 @@ func residentRatio(key string) func(*measurement) (float64, bool) {
 	}
 }
 
-// measures reports whether any event of this test is measured from outside too.
-func (p *plan) measures() bool { return p.builtIn != nil && len(p.builtIn.Metrics) > 0 }
+// appMetrics are those of an event of the user's.
+var appMetrics = []MetricInfo{
+	{"rss_growth_bytes", "bytes", audit.BetterLess, []string{eventApp}, "resident after the event, over what was before it", residentOver(eventApp)},
+}
+
+// declared gives the metrics that this test must give.
+func (p *plan) declared() []MetricInfo {
+	var list []MetricInfo
+	if p.builtIn != nil {
+		list = append(list, p.builtIn.Metrics...)
+	}
+	if p.Event != "" {
+		list = append(list, appMetrics...)
+	}
+	return list
+}
 
 // measured does an event of a worker and keeps what it did to the worker's memory.
 func (t *trial) measured(ctx context.Context, w *worker, name string) (map[string]int64, error) {
-	if !t.measures() {
+	if len(t.declared()) == 0 {
 		return t.event(ctx, w, name)
 	}
 	m := &measurement{event: name, earlier: slices.Clone(w.history)}
@@ -108,14 +122,10 @@ func (t *trial) measured(ctx context.Context, w *worker, name string) (map[strin
 	return m.said, nil
 }
 
-// metrics gives the metrics of a worker's event: those that the scenario declares, or what an application of the user's tells.
+// metrics gives the metrics of a worker's event: those that are declared, and what an application of the user's tells.
 func (t *trial) metrics(w *worker, name string, stats map[string]int64) ([]audit.Metric, error) {
-	if t.builtIn == nil {
-		return toldMetrics(stats), nil
-	}
 	var list []audit.Metric
-	for i := range t.builtIn.Metrics {
-		d := &t.builtIn.Metrics[i]
+	for _, d := range t.declared() {
 		if !slices.Contains(d.Events, name) {
 			continue
 		}
@@ -128,6 +138,15 @@ func (t *trial) metrics(w *worker, name string, stats map[string]int64) ([]audit
 			return nil, t.fail("", "worker %d did not give %s in %s", w.number, d.Name, name)
 		}
 		list = append(list, audit.Metric{Name: d.Name, Unit: d.Unit, Value: v, Better: d.Better})
+	}
+	if t.builtIn != nil && name != eventApp {
+		return list, nil
+	}
+	for _, m := range toldMetrics(stats) {
+		if slices.ContainsFunc(list, func(d audit.Metric) bool { return d.Name == m.Name }) {
+			return nil, t.fail("give it another name", "worker %d tells %s in %s, which cowaudit measures", w.number, m.Name, name)
+		}
+		list = append(list, m)
 	}
 	return list, nil
 }

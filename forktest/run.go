@@ -124,6 +124,9 @@ func (e *experiment) one(ctx context.Context, seq int) (err error) {
 	if err := t.load(ctx); err != nil {
 		return err
 	}
+	if err := t.define(ctx); err != nil {
+		return err
+	}
 	settled, quiet, err := t.settle(ctx)
 	if err != nil {
 		return err

@@ -28,6 +28,9 @@ const (
 	scenarioScript = "script"
 )
 
+// eventApp is the event that the user gives (Config.Event).
+const eventApp = "app_event"
+
 // Scenario is a built-in application and what is done with it. Each is one row of a table; docs/method.md has a section on it.
 type Scenario struct {
 	Name    string

@@ -80,3 +80,60 @@ func TestScenarioEvents(t *testing.T) {
 		})
 	}
 }
+
+// The user's own events: what the hooks leave, and what the event does, must be where they say.
+func TestHooks(t *testing.T) {
+	testkit.Require(t, "pagemap", "ruby")
+	app := t.TempDir() + "/app.rb"
+	if err := os.WriteFile(app, []byte("module App; def self.table; @table ||= 'x' * 4_000_000; end; end\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c := Config{Version: "test", App: app, SettleHook: "App.table # filled before the fork", Runs: 1,
+		Event: "1000.times { |i| App.table.setbyte(i * 4000, 1) }\nCowauditHarness.metric('touched_bytes', 1000)"}
+	r, err := Run(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range r.Runs[0].Events {
+		names = append(names, e.Name)
+	}
+	if got := strings.Join(names, " "); got != "null app_event first_major_gc second_major_gc" {
+		t.Errorf("events %s", got)
+	}
+	e := r.Runs[0].Events[1]
+	if e.CopiedPages < 970 || e.CopiedPages > 1100 {
+		t.Errorf("the event copies %d pages, not about 977", e.CopiedPages)
+	}
+	if len(e.Metrics) != 2 || e.Metrics[0].Name != "rss_growth_bytes" || e.Metrics[1].Name != "touched_bytes" || e.Metrics[1].Value != 1000 {
+		t.Errorf("metrics %+v", e.Metrics)
+	}
+	for _, bad := range []struct {
+		c    Config
+		want string
+	}{
+		{Config{Event: "raise 'no'"}, "RuntimeError at --event:1 while running the event app_event: no"},
+		{Config{Event: "def ("}, "SyntaxError"},
+		{Config{SettleHook: "raise 'no'"}, "RuntimeError at --settle-hook:1 while evaluating the settle-hook expression: no"},
+		{Config{Event: "CowauditHarness.metric('rss_growth_bytes', 1)"}, "rss_growth_bytes in app_event, which cowaudit measures"},
+		{Config{Event: "CowauditHarness.metric('A b', 1)"}, "is no name of a metric"},
+	} {
+		bad.c.Preload, bad.c.Runs = "1", 1
+		if _, err := Run(t.Context(), bad.c); err == nil || !strings.Contains(err.Error(), bad.want) {
+			t.Errorf("%q%q: %v", bad.c.Event, bad.c.SettleHook, err)
+		}
+	}
+}
+
+func TestPythonHooks(t *testing.T) {
+	testkit.Require(t, "pagemap", "python3")
+	c := Config{Version: "test", Subject: "python3", Preload: "table = bytearray(4_000_000)", SettleHook: "table[0] = 1",
+		Event: "for i in range(0, len(table), 4000): table[i] += 1", Runs: 1}
+	r, err := Run(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := event(t, r, "app_event"); e.CopiedBytes.Median < 900*4096 {
+		t.Errorf("the event copies %d bytes", e.CopiedBytes.Median)
+	}
+}

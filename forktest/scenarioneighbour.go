@@ -62,7 +62,7 @@ var neighbours = []Scenario{
 	{
 		Name: ScenarioLeakOrPlateau, Runtime: RuntimeRuby, Sizes: []Size{{"requests", 250}, {"hashes", 2000}},
 		Events:  append(append([]string{"null"}, churn.events()...), leak.events()...),
-		Purpose: "4 times 250 requests that churn 2,000 hashes each, then as many that also keep one: does a worker stop growing?",
+		Purpose: "4 times 250 requests that churn 2,000 hashes each, then as many that also keep one",
 		Healthy: "churn: no old object more and slope_flag 0; leak, which is planted: 2 old objects a request and slope_flag 1",
 		// The leak is planted: it shows that the verdict can be the other one, and is judged by nobody.
 		Metrics: append(churn.metrics(audit.BetterLess), leak.metrics("")...),

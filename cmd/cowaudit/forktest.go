@@ -22,9 +22,11 @@ func forktestCommand(a *application) *cli.Command {
 		Usage: "load, fork, and count what a worker's first major GC copies",
 		Description: `Starts a Ruby (or a Python, or a program that speaks docs/protocol.md), has it load an application, settle and fork, and
 compares each worker with its parent before and after a null event, the first major GC and the second. Without --app
-and --preload the application is callcache-cold: 20,000 methods of 20 call sites that are never called.
+and --preload the application is callcache-cold: 20,000 methods of 20 call sites that are never called. There are other
+scenarios, some with events and metrics of their own: --list-scenarios tells what each is for and which figures are usual.
 Under sudo the application runs as the user who called it.
 Example: cowaudit forktest --ruby 'chroot /srv/ruby3.3 ruby3.3' --app config/environment.rb
+Example: cowaudit forktest --app app.rb --settle-hook 'App.warm' --event '100.times { App.request }'
 Needs: root, or CAP_SYS_ADMIN and CAP_SYS_PTRACE in the host's user namespace.`,
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "ruby", Aliases: []string{"subject"}, Usage: "the `COMMAND` to test, in words as for a shell", DefaultText: "ruby"},
@@ -34,6 +36,9 @@ Needs: root, or CAP_SYS_ADMIN and CAP_SYS_PTRACE in the host's user namespace.`,
 			&cli.StringFlag{Name: "app", Usage: "load `FILE`, a program"},
 			&cli.StringFlag{Name: "preload", Usage: "evaluate `EXPR` after it", DefaultText: ""},
 			&cli.StringFlag{Name: "scenario", Usage: "the built-in application `NAME`", DefaultText: "callcache-cold; for Python tracked-objects"},
+			&cli.BoolFlag{Name: "list-scenarios", Usage: "list them, with what they measure, and end"},
+			&cli.StringFlag{Name: "settle-hook", Usage: "evaluate `EXPR` in the parent before its collections", DefaultText: ""},
+			&cli.StringFlag{Name: "event", Usage: "evaluate `EXPR` in each worker, after the null event, as the event app_event", DefaultText: ""},
 			&cli.IntFlag{Name: "methods", Usage: "of callcache-cold, callcache-warm and inline-cache", Value: forktest.DefaultMethods},
 			&cli.IntFlag{Name: "call-sites", Usage: "of each of its methods", Value: forktest.DefaultCallSites},
 			&cli.StringFlag{Name: "settle", Usage: "collect `N` times before the fork, or until-quiet; 0 as a server that does not", Value: "until-quiet", DefaultText: "until-quiet"},
@@ -56,6 +61,9 @@ Needs: root, or CAP_SYS_ADMIN and CAP_SYS_PTRACE in the host's user namespace.`,
 func runForktest(a *application, c *cli.Context) error {
 	if c.NArg() > 0 {
 		return usageErrorf("forktest: %s is one argument too many: the Ruby is named with --ruby %s", shellWord(c.Args().First()), shellWord(strings.Join(c.Args().Slice(), " ")))
+	}
+	if c.Bool("list-scenarios") {
+		return listScenarios(a.stdout)
 	}
 	config, err := forktestConfig(a, c)
 	if err != nil {
@@ -88,6 +96,7 @@ func forktestConfig(a *application, c *cli.Context) (forktest.Config, error) {
 	config := forktest.Config{
 		Version: version(), Subject: c.String("ruby"), Env: c.Generic("env").(*repeated).values, User: c.String("user"),
 		Runtime: forktest.Runtime(c.String("runtime")), Scenario: c.String("scenario"), App: c.String("app"), Preload: c.String("preload"),
+		SettleHook: c.String("settle-hook"), Event: c.String("event"),
 		Settle: settle, Warmup: c.Bool("warmup"), Timeout: c.Duration("timeout"),
 	}
 	for _, n := range []struct {
@@ -104,7 +113,7 @@ func forktestConfig(a *application, c *cli.Context) (forktest.Config, error) {
 	if config.Timeout <= 0 {
 		return config, usageErrorf("--timeout %s: more than nothing", config.Timeout)
 	}
-	for _, name := range []string{"ruby", "app", "preload", "scenario", "user"} {
+	for _, name := range []string{"ruby", "app", "preload", "scenario", "user", "settle-hook", "event"} {
 		if c.IsSet(name) && strings.TrimSpace(c.String(name)) == "" {
 			return config, usageErrorf("--%s: a value that is not empty", name)
 		}

@@ -15,10 +15,11 @@ class Harness:
         self.take_over_stdin()
         self.writers = []
         self.pids = []
+        self.defined = {}
         version = "%s %s" % (sys.implementation.name, sys.version.replace("\n", " "))
         self.say("hello", protocol=1, runtime="python", version=version,
-                 orders="load,preload,settle,warmup,fork", events=",".join(EVENTS))
-        orders = {"load": self.load, "preload": self.preload, "settle": self.settle,
+                 orders="load,preload,define,settle,warmup,fork", events=",".join(EVENTS))
+        orders = {"load": self.load, "preload": self.preload, "define": self.define, "settle": self.settle,
                   "warmup": self.warmup, "fork": self.fork}
         while True:
             line = self.read_line()
@@ -116,8 +117,14 @@ class Harness:
         self.say("loaded")
 
     def preload(self, args):
-        exec(compile(args["source"], "--preload", "exec"), self.namespace())
+        exec(compile(args["source"], args.get("label", "--preload"), "exec"), self.namespace())
         self.say("preloaded")
+
+    def define(self, args):
+        """An event of the user's, which the workers inherit."""
+        code = compile(args["source"], "--event", "exec")
+        self.defined[b"event name=%s\n" % args["name"].encode()] = (args["name"], lambda: exec(code, self.namespace()))
+        self.say("defined")
 
     def settle(self, args):
         """Full collections until one finds nothing more, twice."""
@@ -164,6 +171,9 @@ class Harness:
                 self.event("first_collection", number, gc.collect)
             elif order == b"event name=second_collection\n":
                 self.event("second_collection", number, gc.collect)
+            elif order in self.defined:
+                name, work = self.defined[order]
+                self.event(name, number, work)
             elif order in (b"", b"quit\n"):
                 os._exit(0)
             else:

@@ -22,13 +22,14 @@ module CowauditHarness
       say_last
       take_over_stdin
       say("hello", "protocol" => 1, "runtime" => "ruby", "version" => RUBY_DESCRIPTION,
-                   "orders" => (Process.respond_to?(:warmup) ? "load,preload,settle,warmup,prepare,fork" : "load,preload,settle,prepare,fork"),
+                   "orders" => (Process.respond_to?(:warmup) ? "load,preload,define,settle,warmup,prepare,fork" : "load,preload,define,settle,prepare,fork"),
                    "events" => EVENTS.join(","))
       while (line = @in.gets("\n"))
         word, args = parse(line)
         case word
         when "load" then guard { load_application(args) }
         when "preload" then guard { preload(args) }
+        when "define" then guard { define(args) }
         when "settle" then guard { settle(args) }
         when "warmup" then guard { warm_up }
         when "prepare" then guard { prepare }
@@ -145,8 +146,15 @@ module CowauditHarness
     end
 
     def preload(args)
-      eval(args.fetch("source"), TOPLEVEL_BINDING.dup, "--preload", 1) # rubocop:disable Security/Eval
+      eval(args.fetch("source"), TOPLEVEL_BINDING.dup, args.fetch("label", "--preload"), 1) # rubocop:disable Security/Eval
       say("preloaded")
+    end
+
+    # An event of the user's, which the workers inherit.
+    def define(args)
+      source = "proc do #{args.fetch("source")}\nend"
+      (@defined ||= {})[args.fetch("name")] = eval(source, TOPLEVEL_BINDING.dup, "--event", 1) # rubocop:disable Security/Eval
+      say("defined")
     end
 
     # After the last collection of the parent, which stays the last one.
@@ -238,7 +246,7 @@ module CowauditHarness
     def know_events
       count_what
       gc = -> { collect }
-      all = { "null" => -> {}, "first_major_gc" => gc, "second_major_gc" => gc, "teardown" => nil }.merge(@scenario.events)
+      all = { "null" => -> {}, "first_major_gc" => gc, "second_major_gc" => gc, "teardown" => nil }.merge(@scenario.events, @defined || {})
       @events = all.map { |name, what| ["event name=#{name}\n", [name, what]] }.to_h
     end
 
