@@ -20,7 +20,7 @@ raced = ./audit/... ./ebpf/... ./report/... ./pagemap/... ./forktest/... ./cmd/.
 staticcheck = $(GO) tool -modfile=internal/tools/go.mod staticcheck
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check fmt vet lint repocheck race generate bench fuzz soak rubies rubies-pair clean
+.PHONY: help build demo test check fmt vet lint repocheck race generate bench reference verdicts fuzz soak rubies rubies-pair clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -58,6 +58,12 @@ generate: ## make what is generated anew (needs clang, llvm-strip, libbpf's head
 
 bench: build ## measure the cost of reading against a plain reader (root, gcc); BENCH=NAME for some cases
 	$(GO) run ./bench $(BENCH)
+
+reference: build rubies ## compare Debian's 3.1, 3.3 and 3.4 in every scenario; the table of docs/reference.md (root; 15 minutes)
+	$(GO) run ./bench/reference 3.1=ruby '3.3=chroot .rubies/3.3 ruby3.3' '3.4=chroot .rubies/3.4 ruby3.4'
+
+verdicts: build rubies ## compare a build with itself 30 times, and with 2% more (root; 25 minutes)
+	$(GO) run ./bench/verdicts 'chroot .rubies/3.3 ruby3.3'
 
 fuzz: ## fuzz each parser for FUZZTIME (60s)
 	@grep -rno --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' pagemap ebpf audit report forktest internal cmd | \

@@ -149,6 +149,9 @@ func looksFor(fixed, least, most int) []int {
 // exactLook is the number of rounds up to which a look needs no allowance: only what does not vary is decided there.
 const exactLook = 5
 
+// fairRounds is from how many rounds on it is believed that more would not tell.
+const fairRounds = 12
+
 func counted(looks []int) (n int) {
 	for _, l := range looks {
 		if l > exactLook || len(looks) == 1 {
@@ -314,7 +317,11 @@ func (m *comparison) decided() bool {
 	}
 	for i := range m.result.Rows {
 		r := &m.result.Rows[i]
-		if r.Verdict == audit.VerdictInconclusive && r.MoreRounds > 0 && m.rounds.Done+r.MoreRounds <= 2*m.rounds.Limit {
+		if r.Verdict != audit.VerdictInconclusive {
+			continue
+		}
+		// With few rounds the interval reaches from one extreme to the other, and says little about what more would give.
+		if m.rounds.Done < fairRounds || r.MoreRounds > 0 && m.rounds.Done+r.MoreRounds <= 2*m.rounds.Limit {
 			return false
 		}
 	}

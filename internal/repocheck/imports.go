@@ -35,7 +35,7 @@ var rooms = []room{
 	{dir: "internal/oracle", rooms: []string{"audit", "pagemap", "ebpf", "internal"}, testOnly: true},
 	{dir: "internal/storm", rooms: []string{"audit", "pagemap", "ebpf", "internal"}, testOnly: true},
 	{dir: "internal", rooms: []string{"pagemap", "internal"}},
-	{dir: "bench", rooms: []string{"audit", "pagemap", "ebpf", "internal"}},
+	{dir: "bench", rooms: []string{"audit", "forktest", "pagemap", "ebpf", "internal"}},
 	{dir: "cmd", rooms: []string{"pagemap", "ebpf", "audit", "forktest", "report", "internal"}},
 }
 
