@@ -160,9 +160,7 @@ func rowScale(r *audit.CompareRow) valueScale {
 }
 
 // metricName is a metric without its unit, which has a column.
-func metricName(r *audit.CompareRow) string {
-	return printable(strings.ReplaceAll(strings.TrimSuffix(r.Metric, "_"+r.Unit), "_", " "))
-}
+func metricName(r *audit.CompareRow) string { return metricWords(r.Metric, r.Unit) }
 
 // needs says what would decide an inconclusive row, and why it is not decided.
 func needs(r *audit.CompareRow) string {

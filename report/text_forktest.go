@@ -21,6 +21,7 @@ func (p *text) forktest(r *audit.ForktestReport) {
 		p.remedy(r.Warnings, "frames_hidden")
 	}
 	p.events(r)
+	p.metrics(r)
 	if main := r.Summary.Main(); main != nil {
 		if n := measured(r, main.Name); n > 0 {
 			title := "WHERE the " + printable(audit.EventLabel(main.Name)) + " copied"
