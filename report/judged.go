@@ -38,9 +38,9 @@ const (
 type judgedItem struct {
 	name    string // short, and one of its kind within a scenario
 	outcome outcome
-	verdict string // in the result's own word
-	message string // one sentence
-	detail  string // what else is to say, in lines
+	verdict string   // in the result's own word
+	message string   // one sentence
+	detail  []string // what else is to say, line by line
 	event   string
 	key     string // stays the same from one result to the next
 }
@@ -120,7 +120,7 @@ func judgedCompare(r *audit.CompareReport) *judged {
 		}
 		s.items = append(s.items, judgedItem{
 			name: audit.EventLabel(row.Event) + ": " + strings.ReplaceAll(row.Metric, "_", " "), outcome: compareOutcome(row.Verdict),
-			verdict: string(row.Verdict), message: rowSentence(row), detail: r.Conclusion, event: row.Event,
+			verdict: string(row.Verdict), message: rowSentence(row), detail: []string{r.Conclusion}, event: row.Event,
 			key: strings.Join([]string{"compare", r.Scenario.Name, row.Event, row.Metric}, "\x00"),
 		})
 	}
@@ -175,7 +175,7 @@ func judgedGate(g *audit.GateReport) *judged {
 		if k.Excused > 0 {
 			detail = append(detail, "excused, and taken off: "+newValueScale("bytes", k.Excused).with(k.Excused))
 		}
-		item.detail = strings.Join(detail, "\n")
+		item.detail = detail
 		s := at(k.Scenario)
 		s.items = append(s.items, item)
 	}
