@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/urfave/cli/v2"
 
@@ -19,10 +18,14 @@ func showCommand(a *application) *cli.Command {
 		Name:      "show",
 		Usage:     "show a saved result, or a snapshot, in any format",
 		ArgsUsage: "FILE",
-		Description: `FILE is what a command wrote with --format json, or a snapshot, which is then audited.
+		Description: `FILE is what a command wrote with --format json, or a snapshot, which is then audited. A comparison and the result of a gate
+have markdown, junit, github and gitlab; what was traced has pprof and folded.
 Example: cowaudit show --mappings before.cow
 Needs: no privilege.`,
-		Flags:  append(append(detailFlags(), &cli.BoolFlag{Name: "every-run", Usage: "list the runs of a fork test too"}), outputFlags("text", "json", "pprof", "folded")...),
+		Flags: append(append(detailFlags(),
+			&cli.BoolFlag{Name: "every-run", Usage: "list the runs of a fork test too"},
+			&cli.BoolFlag{Name: "explain", Usage: "show the samples behind each verdict of a gate too"},
+		), outputFlags(append(verdictFormats(), report.ProfileFormats...)...)...),
 		Action: func(c *cli.Context) error { return runShow(a, c) },
 	}
 }
@@ -42,10 +45,8 @@ func runShow(a *application, c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if slices.Contains(report.ProfileFormats, out.Format()) {
-		if err := report.HasProfile(v); err != nil {
-			return usageErrorf("show: --format %s: %w", out.Format(), err)
-		}
+	if err := out.refuseFormat(c, v); err != nil {
+		return err
 	}
 	return out.writeResult(v, out.details(c))
 }
