@@ -87,10 +87,20 @@ func (p *text) deltas(title, head string, list []audit.Delta, total *audit.Delta
 	})
 }
 
-// deltaShare is a row's share of the whole difference, which is negative for a row that goes the other way; "-" of none.
+// deltaShare is a row's share of the whole difference, which is negative for a row that goes the other way; "-" of none. 0% is
+// never written of something, nor 100% of what is not all.
 func deltaShare(part, whole float64) string {
 	if whole == 0 || part == 0 {
 		return "-"
 	}
-	return fmt.Sprintf("%.0f%%", math.Round(100*part/whole))
+	share := 100 * part / whole
+	switch {
+	case math.Abs(share) < 0.5 && share > 0:
+		return "<1%"
+	case math.Abs(share) < 0.5:
+		return ">-1%"
+	case math.Round(share) == 100 && part != whole:
+		return fmt.Sprintf("%.1f%%", share)
+	}
+	return fmt.Sprintf("%.0f%%", share)
 }

@@ -47,3 +47,14 @@ func TestRatios(t *testing.T) {
 		}
 	}
 }
+
+func TestShareOfADifference(t *testing.T) {
+	for _, c := range []struct {
+		part, whole float64
+		want        string
+	}{{-10, -10, "100%"}, {-10.04, -10, "100.4%"}, {-10.2, -10, "102%"}, {0.01, -10, ">-1%"}, {-0.01, -10, "<1%"}, {0.2, -10, "-2%"}, {0, -10, "-"}, {3, 0, "-"}} {
+		if got := deltaShare(c.part, c.whole); got != c.want {
+			t.Errorf("%g of %g: %q, want %q", c.part, c.whole, got, c.want)
+		}
+	}
+}
