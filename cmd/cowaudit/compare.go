@@ -34,6 +34,8 @@ Exit code: 0 there is a verdict, also worse; 3 inconclusive, or interrupted. ("c
 			&cli.StringFlag{Name: "scenario", Usage: "the built-in application `NAME`", DefaultText: "callcache-cold; for Python tracked-objects"},
 			&cli.StringFlag{Name: "app", Usage: "load `FILE`, a program, instead"},
 			&cli.StringFlag{Name: "preload", Usage: "evaluate `EXPR` after it", DefaultText: ""},
+			&cli.StringFlag{Name: "settle-hook", Usage: "evaluate `EXPR` in the parents before their collections", DefaultText: ""},
+			&cli.StringFlag{Name: "event", Usage: "evaluate `EXPR` in each worker, as the event app_event", DefaultText: ""},
 			&cli.GenericFlag{Name: "env", Usage: "add `K=V` to the environment of both; may be repeated", Value: &repeated{}},
 			&cli.GenericFlag{Name: "env-a", Usage: "add `K=V` to that of A", Value: &repeated{}},
 			&cli.GenericFlag{Name: "env-b", Usage: "add `K=V` to that of B", Value: &repeated{}},
@@ -51,7 +53,7 @@ Exit code: 0 there is a verdict, also worse; 3 inconclusive, or interrupted. ("c
 			&cli.DurationFlag{Name: "timeout", Usage: "for each answer of the application", Value: forktest.DefaultTimeout},
 			&cli.BoolFlag{Name: "verbose", Usage: "show the applications' output on standard error"},
 			&cli.BoolFlag{Name: "all", Usage: "list every row: fold none into [N others]"},
-		}, outputFlags()...),
+		}, outputFlags(verdictFormats()...)...),
 		Action: func(c *cli.Context) error { return runCompare(a, c) },
 	}
 }

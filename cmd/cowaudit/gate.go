@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
@@ -37,7 +36,7 @@ Needs: no privilege for saved results, else what forktest needs.`,
 			&cli.StringFlag{Name: "save-baseline", Usage: "measure B, save it as `FILE`, and judge nothing"},
 			&cli.BoolFlag{Name: "allow-other-environment", Usage: "take a baseline of another kernel or size, and name it"},
 			&cli.IntFlag{Name: "rounds", Usage: "runs of each scenario", DefaultText: "rounds.min of the file, else 6"},
-		}, outputFlags()...),
+		}, outputFlags(verdictFormats()...)...),
 		Action: func(c *cli.Context) error { return runGate(a, c) },
 	}
 }
@@ -68,12 +67,7 @@ func runGate(a *application, c *cli.Context) error {
 	g := audit.Gate(rules.rules, rules.excuses, comparisons, time.Now().UTC().Format(time.DateOnly))
 	g.Version, g.File = version(), rules.name
 	g.Warnings = append(g.Warnings, warnings...)
-	err = out.Write(func(w io.Writer) error {
-		if out.Format() == "json" {
-			return report.JSON(w, g)
-		}
-		return gateText(w, g, c.Bool("explain"))
-	})
+	err = out.writeResult(g, report.Options{Color: out.Color(), Width: out.Width(), Explain: c.Bool("explain")})
 	switch {
 	case err != nil:
 		return err
