@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	probe "cowaudit/internal/host"
 	"cowaudit/internal/testkit"
 	"cowaudit/pagemap"
 )
@@ -37,6 +38,12 @@ func kindsText(k [NKinds]int64) string {
 func TestKinds(t *testing.T) {
 	testkit.Require(t, "gcc", "trace")
 	bin := testkit.CC(t, filepath.Join(testkit.Root(t), "testdata", "workloads", "pages.c"), "-pthread")
+	zero, err := probe.ZeroPage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Where a read of what was never written takes a page, a write to that page faults no more.
+	zeroPages := map[bool]string{true: "zero 173"}[zero]
 	for _, tt := range []struct {
 		name       string
 		statements []string // before the trace, "stage go", then what is traced
@@ -55,7 +62,7 @@ func TestKinds(t *testing.T) {
 		{"reuse after the sibling has ended", []string{"anon a 400", "write a 0 400 1", "fork w", "w: exit", "stage go", "write a 0 211 2"},
 			map[string]string{"m a": "reused 211"}},
 		{"first writes on the zero page", []string{"anon a 400", "fork w", "w: read a 0 400", "stage go", "w: write a 0 173 2"},
-			map[string]string{"w a": "zero 173"}},
+			map[string]string{"w a": zeroPages}},
 		{"first touches", []string{"anon a 400", "fork w", "stage go", "w: write a 0 257 2"},
 			map[string]string{"w a": "new 257"}},
 		{"a new huge page", []string{"thp a 1", "fork w", "stage go", "w: write a 0 1 2"},

@@ -12,6 +12,7 @@ import (
 
 	"cowaudit/audit"
 	"cowaudit/internal/demoserver"
+	"cowaudit/internal/host"
 	"cowaudit/internal/testkit"
 	"cowaudit/pagemap"
 )
@@ -53,6 +54,13 @@ func TestDemoEqualsTruth(t *testing.T) {
 			t.Errorf("%+v", row)
 		}
 		got[row.Process+" "+row.Word] += row.Measured
+	}
+	zero, err := host.ZeroPage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !zero { // then what is only read is new too
+		got["worker 3 new"], got["worker 3 zero"] = got["worker 3 new"]-23, got["worker 3 zero"]+23
 	}
 	for what, want := range map[string]int64{
 		"worker 1 copied_by_worker": 211, "worker 2 copied_by_worker": 307, "worker 2 identical": 307, "worker 1 rewritten": 211,

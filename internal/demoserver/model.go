@@ -35,6 +35,7 @@ type Counts struct {
 // somebody else has too makes a copy, any other write does not.
 type model struct {
 	shapes []shape
+	zero   bool         // a read of what was never written maps the kernel's zero page; else it takes a page
 	procs  []*modelProc // the master first
 	refs   []int        // for each frame ever made, how many hold it
 }
@@ -47,8 +48,9 @@ type modelProc struct {
 
 // modelPage is what a process has at an address.
 type modelPage struct {
-	frame int // frameNone, frameZero, frameFile, or an index of refs
-	words int // how many of its words are complemented
+	frame int  // frameNone, frameZero, frameFile, or an index of refs
+	words int  // how many of its words are complemented
+	blank bool // never written, though it has a frame of its own: all zero
 }
 
 const (
@@ -58,8 +60,8 @@ const (
 	frameFirst
 )
 
-func newModel(shapes []shape) *model {
-	m := &model{shapes: shapes, refs: make([]int, frameFirst)}
+func newModel(shapes []shape, zero bool) *model {
+	m := &model{shapes: shapes, zero: zero, refs: make([]int, frameFirst)}
 	p := &modelProc{written: make([]bool, len(shapes))}
 	for _, s := range shapes {
 		p.regions = append(p.regions, make([]modelPage, s.pages))
@@ -111,17 +113,18 @@ func (m *model) do(proc int, o child.Order) error {
 				p.frame = frameFile
 			case p.frame < frameFirst || m.refs[p.frame] > 1:
 				m.release(p)
-				p.frame = len(m.refs)
-				m.refs = append(m.refs, 1)
-				m.procs[proc].written[o.Region] = true
+				p.frame = m.take(proc, o.Region)
 			}
-			p.words = int(o.Words)
+			p.words, p.blank = int(o.Words), false
 		case child.OpRead:
 			switch {
 			case shared:
 				p.frame = frameFile
-			case p.frame == frameNone:
+			case p.frame != frameNone:
+			case m.zero:
 				p.frame = frameZero
+			default:
+				p.frame, p.blank = m.take(proc, o.Region), true
 			}
 		case child.OpDrop:
 			m.release(p)
@@ -131,6 +134,13 @@ func (m *model) do(proc int, o child.Order) error {
 		}
 	}
 	return nil
+}
+
+// take gives a process a frame of its own in a region.
+func (m *model) take(proc int, region uint64) int {
+	m.procs[proc].written[region] = true
+	m.refs = append(m.refs, 1)
+	return len(m.refs) - 1
 }
 
 func (m *model) release(p *modelPage) {
@@ -193,7 +203,7 @@ func (m *model) countHeld(c *Counts, own, was, ref modelPage) error {
 		default:
 			c.CopiedByBoth++
 		}
-		c.change(own.words - ref.words)
+		c.change(own, ref)
 	case ref.frame >= frameFirst:
 		return fmt.Errorf("both sides allocated it since the fork: one capture takes that for a copy")
 	case own.frame == was.frame:
@@ -215,9 +225,12 @@ func countAbsent(c *Counts, was, ref modelPage) {
 }
 
 // change counts a copied page by the number of words that differ.
-func (c *Counts) change(words int) {
-	switch words = max(words, -words); {
-	case words == 0:
+func (c *Counts) change(own, ref modelPage) {
+	words := max(own.words-ref.words, ref.words-own.words)
+	switch {
+	case own.blank != ref.blank:
+		c.Rewritten++ // no word that a write leaves is 0
+	case own.blank || words == 0:
 		c.Identical++
 	case words == 1:
 		c.OneWord++

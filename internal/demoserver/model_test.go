@@ -23,6 +23,7 @@ func TestModel(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		shapes []shape
+		noZero bool // the kernel has no zero page
 		acts   []act
 		proc   int
 		want   Counts
@@ -50,6 +51,10 @@ func TestModel(t *testing.T) {
 		{name: "zero in a mapping never written is not inherited", acts: []act{{0, read(0, 4)}, fork}, proc: 1, want: Counts{}},
 		{name: "zero beside a written page is", acts: []act{{0, read(0, 4)}, {0, write(3, 1, 0)}, fork}, proc: 1,
 			want: Counts{Zero: 3, Shared: 1, Held: 4}},
+		{name: "read where there is no zero page, then written", noZero: true, acts: []act{fork, {1, read(0, 4)}, {1, write(3, 1, 0)}}, proc: 1,
+			want: Counts{New: 4, Private: 4, Held: 4}},
+		{name: "read where there is no zero page, then inherited and written", noZero: true, acts: []act{{0, read(0, 4)}, fork, {1, write(3, 1, 0)}}, proc: 1,
+			want: Counts{Shared: 3, Copied: 1, CopiedByWorker: 1, Rewritten: 1, Private: 1, Held: 4}},
 		{name: "the master's new", acts: []act{fork, {0, write(0, 2, 0)}}, proc: 1, want: Counts{ReferenceOnly: 2}},
 		{name: "both new", acts: []act{fork, {0, write(0, 1, 0)}, {1, write(0, 1, 0)}}, proc: 1, fails: true},
 		{name: "shared memory", shapes: []shape{{name: "s", pages: 4, shared: true}},
@@ -61,7 +66,7 @@ func TestModel(t *testing.T) {
 			if c.shapes == nil {
 				c.shapes = private
 			}
-			m := newModel(c.shapes)
+			m := newModel(c.shapes, !c.noZero)
 			for _, a := range c.acts {
 				if a.proc < 0 {
 					m.fork()
@@ -84,7 +89,7 @@ func TestModel(t *testing.T) {
 }
 
 func TestModelRefuses(t *testing.T) {
-	m := newModel([]shape{{name: "m", pages: 4}, {name: "s", pages: 4, shared: true}})
+	m := newModel([]shape{{name: "m", pages: 4}, {name: "s", pages: 4, shared: true}}, true)
 	for name, o := range map[string]child.Order{
 		"a page too far":          order(child.OpWrite, 0, 1, 2, 3, 0),
 		"an unknown region":       order(child.OpWrite, 2, 0, 1, 1, 0),

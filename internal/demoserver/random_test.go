@@ -161,7 +161,7 @@ func modelWords(m *model, proc, region int) words {
 			w.Shared++
 		case mine && theirs:
 			w.Copied++
-			c.change(own.words - ref.words)
+			c.change(own, ref)
 		case mine:
 			w.NewOrKept++
 		case theirs:

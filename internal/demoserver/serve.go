@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"cowaudit/internal/demoserver/child"
+	"cowaudit/internal/host"
 	"cowaudit/pagemap"
 )
 
@@ -98,8 +99,12 @@ func newServer(shapes []shape) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
+	zero, err := host.ZeroPage()
+	if err != nil {
+		return nil, fmt.Errorf("find out whether there is a zero page: %w", err)
+	}
 	master := &proc{pid: os.Getpid(), name: "master"}
-	return &server{memory: m, starts: starts, model: newModel(shapes), procs: []*proc{master}}, nil
+	return &server{memory: m, starts: starts, model: newModel(shapes, zero), procs: []*proc{master}}, nil
 }
 
 // fork adds a worker, in the memory and in the model.

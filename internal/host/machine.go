@@ -15,7 +15,7 @@ import (
 
 // host says what this machine does with memory that a reader of the numbers should know.
 func (p *prober) host(own *page) []Row {
-	return []Row{p.hugePages(), p.hugetlb(), p.ksm(), p.swap(), p.softDirty(own), p.delays()}
+	return []Row{p.hugePages(), p.hugetlb(), p.zeroPage(), p.ksm(), p.swap(), p.softDirty(own), p.delays()}
 }
 
 // text reads a file of few bytes.
@@ -104,6 +104,47 @@ func (p *prober) hugetlb() Row {
 	r.State, r.Detail = No, "empty"
 	if len(have) > 0 {
 		r.State, r.Detail = Yes, strings.Join(have, ", ")+" pages: RSS leaves them out"
+	}
+	return r
+}
+
+// ZeroPage reports whether a read of private anonymous memory that was never written maps the kernel's zero page, as it does
+// nearly everywhere (mm/memory.c, do_anonymous_page). Where it does not, such a read takes a page of its own: what is only
+// read is then resident, is inherited by a fork, and counts as new, shared or copied. A kernel for virtual machines that
+// cannot map one frame often may be built or booted so.
+//
+// It reads a page of its own and looks at bit 56 of its entry (4.2): the zero page is never mapped exclusively. It needs no
+// privilege.
+func ZeroPage() (bool, error) {
+	p, err := mapPage()
+	if err != nil {
+		return false, err
+	}
+	defer p.unmap()
+	if p.b[0] != 0 {
+		return false, errors.New("a page never written holds something")
+	}
+	e, err := p.entry()
+	if err != nil {
+		return false, err
+	}
+	if !e.Present() {
+		return false, errors.New("a page just read reads as not present")
+	}
+	return !e.Exclusive(), nil
+}
+
+// zeroPage: what is only read costs nothing.
+func (p *prober) zeroPage() Row {
+	r := Row{Name: "zero_page", Group: Host}
+	zero, err := ZeroPage()
+	switch {
+	case err != nil:
+		return p.cannotTell(r, err)
+	case zero:
+		r.State, r.Detail = Yes, "memory that is only read costs nothing"
+	default:
+		r.State, r.Detail = No, "memory that is only read takes pages: they count as new, shared or copied"
 	}
 	return r
 }

@@ -12,10 +12,20 @@ import (
 	"cowaudit/pagemap"
 )
 
-// page is a page of this process for the probes to look at: anonymous, private, of base size, written, and so present.
+// page is a page of this process for the probes to look at: anonymous, private, of base size.
 type page struct{ b []byte }
 
+// newPage gives a page that was written, and so is present.
 func newPage() (*page, error) {
+	p, err := mapPage()
+	if err == nil {
+		p.b[0] = 1
+	}
+	return p, err
+}
+
+// mapPage gives a page that was never touched.
+func mapPage() (*page, error) {
 	b, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
 		return nil, fmt.Errorf("map a page: %w", err)
@@ -24,7 +34,6 @@ func newPage() (*page, error) {
 	if err := unix.Madvise(b, unix.MADV_NOHUGEPAGE); err != nil && !errors.Is(err, unix.EINVAL) {
 		return nil, errors.Join(fmt.Errorf("set a page apart from huge pages: %w", err), unix.Munmap(b))
 	}
-	b[0] = 1
 	return &page{b}, nil
 }
 

@@ -56,13 +56,14 @@ func TestCasesOfAccounting(t *testing.T) {
 			if !c.alone {
 				t.Parallel()
 			}
-			runCase(t, caseC(t, c.file), c.stages)
+			runCase(t, c.file, c.stagesHere(t))
 		})
 	}
 }
 
-func runCase(t *testing.T, s *staged, stages []stageWant) {
+func runCase(t *testing.T, file string, stages []stageWant) {
 	t.Helper()
+	s := caseC(t, file)
 	taken := map[string]*pagemap.Snapshot{}
 	for _, want := range stages {
 		var st stage
@@ -79,7 +80,7 @@ func runCase(t *testing.T, s *staged, stages []stageWant) {
 		}
 		checkStage(t, st, taken, want)
 	}
-	s.finish()
+	finishCase(t, s, file)
 }
 
 func checkStage(t *testing.T, st stage, taken map[string]*pagemap.Snapshot, want stageWant) {

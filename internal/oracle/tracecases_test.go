@@ -80,9 +80,9 @@ func TestTraceRace(t *testing.T) {
 	if len(changed) != n || agreement(pages, changed) != 100 {
 		t.Errorf("%s; want %d", differ(pages, changed), n)
 	}
-	// A thread that came while another one exchanged the page found none, and its zeroed page was thrown away.
-	vain := percent(faults, func(f *ebpf.Fault) bool { return f.Kind == ebpf.KindZero || f.Kind == ebpf.KindNew })
-	if len(faults) > 2*n || len(copies) < n || len(only(faults, ebpf.KindUnknown)) > 0 || vain > 2 {
+	// A thread that came while another one exchanged the page found none, and its zeroed page was thrown away: how often
+	// depends on the time that this machine takes to exchange one. On no page it is all that there was: see above.
+	if len(faults) > 2*n || len(copies) < n || len(only(faults, ebpf.KindUnknown)) > 0 {
 		t.Errorf("%s, of 2 threads on %d pages", kindsIn(faults), n)
 	}
 	s.finish()
@@ -120,6 +120,10 @@ func TestTraceTwice(t *testing.T) {
 // Reproducers with exact counts for whole regions: which process wrote what, from one stage to another.
 func TestTraceCases(t *testing.T) {
 	requireFrames(t)
+	zeroPages := "zero 30"
+	if !zeroPage(t) {
+		zeroPages = "copied 30" // what the parent had only read was inherited
+	}
 	for _, c := range []struct {
 		file, from, to, region string
 		want                   []string // by process of the stage
@@ -130,7 +134,7 @@ func TestTraceCases(t *testing.T) {
 		{file: "08-hugetlb.c", from: "after-fork", to: "child-wrote-1-byte", region: "R(3 hugetlb pages)", want: []string{"", "hugetlb 1"}},
 		// What KSM merged is copied when it is written, though nobody else may share it.
 		{file: "09-ksm.c", from: "after-ksm-merge", to: "child-wrote-8-merged-pages", region: "R", want: []string{"", "copied 8"}},
-		{file: "11-zero-pages.c", from: "after-fork", to: "child-wrote-30-of-R-1-of-T", region: "R", want: []string{"", "zero 30"}},
+		{file: "11-zero-pages.c", from: "after-fork", to: "child-wrote-30-of-R-1-of-T", region: "R", want: []string{"", zeroPages}},
 		{file: "12-remap-same-address.c", from: "child-remapped-50..149", to: "child-wrote-50..89-and-0..9", region: "R", want: []string{"", "copied 10, new 40"}},
 		{file: "18-file-private.c", from: "after-fork", to: "child-wrote-5..14", region: "R", want: []string{"", "copied 5, file 5"}},
 		{file: "27-dropped.c", from: "child-dropped-0..299", to: "child-wrote-0..79-read-80..99", region: "R", want: []string{"", "new 80"}},
@@ -153,7 +157,7 @@ func TestTraceCases(t *testing.T) {
 					t.Errorf("process %d of %v, %s: %q, want %q", i, st.pids, c.region, got, want)
 				}
 			}
-			s.finish()
+			finishCase(t, s, c.file)
 		})
 	}
 }

@@ -79,7 +79,7 @@ func runWork(t *testing.T, w work) {
 	s := pages(t, w.statements...)
 	taken := map[string]*pagemap.Snapshot{}
 	var st stage
-	for _, want := range w.stages {
+	for _, want := range w.stagesHere(t) {
 		var ok bool
 		st, ok = s.next()
 		if !ok {

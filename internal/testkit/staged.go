@@ -119,6 +119,13 @@ func (s *Staged) Notes() []string { return s.notes }
 // or the program says so by its exit code; a program that cannot be shown here is [Missing].
 func (s *Staged) Finish() []Truth {
 	s.t.Helper()
+	return s.FinishFailing()
+}
+
+// FinishFailing is [Staged.Finish] where some of the program's truths cannot hold, by their labels: it fails the test when one
+// of these holds, or another one does not.
+func (s *Staged) FinishFailing(labels ...string) []Truth {
+	s.t.Helper()
 	for {
 		if _, ok := s.Next(); !ok {
 			break
@@ -129,11 +136,19 @@ func (s *Staged) Finish() []Truth {
 		Missing(s.t, strings.Join(s.cmd.Args, " ")+": "+strings.Join(s.notes, "; "))
 	}
 	for _, tr := range s.truths {
-		if !tr.OK {
+		switch expected := slices.Contains(labels, tr.Label); {
+		case !tr.OK && !expected:
 			s.t.Errorf("%s: its own truth fails: %s = %s", strings.Join(s.cmd.Args, " "), tr.Label, tr.Got)
+		case tr.OK && expected:
+			s.t.Errorf("%s: holds, and should not: %s = %s", strings.Join(s.cmd.Args, " "), tr.Label, tr.Got)
 		}
 	}
-	if code != 0 {
+	for _, l := range labels {
+		if !slices.ContainsFunc(s.truths, func(tr Truth) bool { return tr.Label == l }) {
+			s.t.Errorf("%s: says nothing of %q", strings.Join(s.cmd.Args, " "), l)
+		}
+	}
+	if want := min(len(labels), 1); code != want {
 		s.fail(fmt.Sprintf("exit code %d", code))
 	}
 	return s.truths
