@@ -247,17 +247,30 @@ func overall(rows []CompareRow) Verdict {
 	return order[best]
 }
 
-// mainRow is the row that a sentence is about: of those with the overall verdict the one with the largest effect for its size,
-// copied pages before all others.
-func mainRow(rows []CompareRow, v Verdict) *CompareRow {
+// mainRow is the row that a sentence is about, of those with the overall verdict: the metrics that a built-in scenario is about
+// come first, in its order, then copied pages, then new ones, then what an application tells; of one metric, the event with the
+// largest difference. It is nil where no row has the verdict.
+func (r *CompareReport) mainRow() *CompareRow {
+	var ranks []string
+	for i := range r.Rows {
+		if m := r.Rows[i].Metric; m != metricCopied && m != metricNew && !slices.Contains(ranks, m) {
+			ranks = append(ranks, m)
+		}
+	}
+	if r.A.Scenario.App != "" {
+		ranks = append([]string{metricCopied, metricNew}, ranks...)
+	} else {
+		ranks = append(ranks, metricCopied, metricNew)
+	}
 	var best *CompareRow
-	for i := range rows {
-		r := &rows[i]
-		if r.Verdict != v || r.Verdict == "" {
+	for i := range r.Rows {
+		row := &r.Rows[i]
+		if row.Verdict != r.Verdict || row.Verdict == "" {
 			continue
 		}
-		if best == nil || cmp.Or(cmpBool(r.Metric == metricCopied, best.Metric == metricCopied), cmp.Compare(math.Abs(r.Difference.Median), math.Abs(best.Difference.Median))) > 0 {
-			best = r
+		if best == nil || cmp.Or(cmp.Compare(slices.Index(ranks, best.Metric), slices.Index(ranks, row.Metric)),
+			cmp.Compare(math.Abs(row.Difference.Median), math.Abs(best.Difference.Median))) > 0 {
+			best = row
 		}
 	}
 	return best

@@ -17,7 +17,7 @@ const (
 
 // conclude says in one sentence what a comparison comes to.
 func conclude(r *CompareReport) string {
-	row := mainRow(r.Rows, r.Verdict)
+	row := r.mainRow()
 	var s string
 	switch {
 	case row == nil:

@@ -45,8 +45,8 @@ var neighbours = []Scenario{
 		Healthy: "1.6 to 1.75 on 3.1, 1.26 on 3.3, 1.27 on 3.4 with glibc; MALLOC_ARENA_MAX=2 lowers it: 1.5, 1.23 and 1.25",
 		Metrics: []MetricInfo{
 			{"live_bytes", "bytes", "", fillEvents, "bytes of the strings that are kept", said("live_bytes")},
+			{"rss_over_live_ratio", "ratio", audit.BetterLess, fillEvents, "what is resident afterwards, over these", residentRatio("live_bytes")},
 			{"rss_bytes", "bytes", audit.BetterLess, fillEvents, "resident afterwards", resident},
-			{"rss_over_live_ratio", "ratio", audit.BetterLess, fillEvents, "the one over the other", residentRatio("live_bytes")},
 		},
 	},
 	{

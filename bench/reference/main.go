@@ -71,7 +71,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	} else if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
-	t := &table{subjects: subjects}
+	t, missing := &table{subjects: subjects}, 0
 	for _, s := range names {
 		for i := range subjects[1:] {
 			a, b := subjects[i], subjects[i+1]
@@ -81,9 +81,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 				return ctx.Err()
 			}
 			t.add(s, i, r, err)
+			if err != nil {
+				missing++
+			}
 		}
 	}
-	return t.write(stdout)
+	if err := t.write(stdout); err != nil || missing == 0 {
+		return err
+	}
+	return fmt.Errorf("%d of %d comparisons were not made: the table says why", missing, len(names)*(len(subjects)-1))
 }
 
 // scenarioNames gives the built-in scenarios of Ruby, or those of them that were asked for.

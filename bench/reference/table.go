@@ -68,9 +68,9 @@ func (t *table) row(scenario string, of *audit.CompareRow) *tableRow {
 	return r
 }
 
-// dull reports a row that says nothing: nothing was counted with any subject.
+// dull reports a row that says nothing: it is the same with every subject.
 func (r *tableRow) dull() bool {
-	return !slices.ContainsFunc(r.cells, func(e *audit.Estimate) bool { return e != nil && (e.Median != 0 || e.High != 0) })
+	return !slices.ContainsFunc(r.verdicts, func(v audit.Verdict) bool { return v != "" && v != audit.VerdictSame })
 }
 
 func (t *table) write(w io.Writer) error {
@@ -102,7 +102,7 @@ func (t *table) write(w io.Writer) error {
 		}
 		b.WriteString("\n")
 	}
-	b.WriteString("\nMedians; rows in which nothing was counted are left out.\n\n")
+	b.WriteString("\nMedians; rows that are the same in every column are left out.\n\n")
 	for _, n := range t.notes {
 		b.WriteString("- " + n + "\n")
 	}

@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -48,11 +49,7 @@ func follow(t *testing.T, s *staged, steps []step) (taken map[string]*pagemap.Sn
 		if !ok {
 			break
 		}
-		snap := snapshot(t, pagemap.Options{}, st.pids...)
-		now := map[pagemap.PID]table{}
-		for _, pid := range st.pids {
-			now[pid] = raw.read(t, pid, nil)
-		}
+		snap, now := still(t, raw, st)
 		r := share(t, snap, nil)
 		parent := st.pids[0]
 		for _, pid := range st.pids[1:] {
@@ -84,6 +81,30 @@ func follow(t *testing.T, s *staged, steps []step) (taken map[string]*pagemap.Sn
 		t.Errorf("%d of %d stages seen", seen, len(steps))
 	}
 	return taken, pids
+}
+
+// still takes a capture during which the page tables stood still, and gives them. A server at rest still does something now
+// and then, as Gunicorn's master does each second.
+func still(t *testing.T, raw *tableReader, st stage) (*pagemap.Snapshot, map[pagemap.PID]table) {
+	t.Helper()
+	read := func() map[pagemap.PID]table {
+		out := map[pagemap.PID]table{}
+		for _, pid := range st.pids {
+			out[pid] = raw.read(t, pid, nil)
+		}
+		return out
+	}
+	before := read()
+	for range 20 {
+		snap := snapshot(t, pagemap.Options{}, st.pids...)
+		after := read()
+		if maps.EqualFunc(before, after, same) {
+			return snap, after
+		}
+		before = after
+	}
+	t.Fatalf("%s: the page tables of %v do not stand still", st.name, st.pids)
+	return nil, nil
 }
 
 func (s step) check(t *testing.T, got audit.Copied) {
