@@ -154,3 +154,23 @@ func TestNeighbours(t *testing.T) {
 		}
 	}
 }
+
+// How much the kept strings cost depends on the allocator: glibc's arenas cost most, two of them less, jemalloc least, where it
+// gives pages back at once and not 10 seconds later, after the measurement. Runs take turns.
+func TestFragmentationOrder(t *testing.T) {
+	testkit.Require(t, "pagemap", "ruby", "jemalloc")
+	envs := [][]string{nil, {"MALLOC_ARENA_MAX=2"}, {"LD_PRELOAD=" + testkit.Jemalloc(t), "MALLOC_CONF=dirty_decay_ms:0"}}
+	ratios := make([][]float64, len(envs))
+	for range 3 {
+		for i, env := range envs {
+			ratios[i] = append(ratios[i], metricsOf(t, Config{Scenario: ScenarioFragmentation, Env: env})["fill rss_over_live_ratio"])
+		}
+	}
+	t.Logf("resident over live: %v", ratios)
+	for i := range ratios {
+		slices.Sort(ratios[i])
+		if i > 0 && ratios[i][1] >= ratios[i-1][1] { // medians
+			t.Errorf("%v with %v is not less than %v with %v", ratios[i], envs[i], ratios[i-1], envs[i-1])
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"cowaudit/audit"
 	"cowaudit/forktest"
@@ -35,6 +36,9 @@ func (g *gateRules) check(p *gatePlaces) error {
 		if !slices.Contains(known, s) {
 			return p.errorf([]string{"scenarios"}, "scenario %q: one of %s%s", s, strings.Join(known, ", "), didYouMean(s, known))
 		}
+	}
+	if err := g.checkApplication(p); err != nil {
+		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(f.Subjects)) {
 		s, at := f.Subjects[name], "subjects."+name
@@ -64,6 +68,27 @@ func (g *gateRules) check(p *gatePlaces) error {
 			return err
 		}
 		g.excuses = append(g.excuses, e)
+	}
+	return nil
+}
+
+// checkApplication checks what the file says of the user's own application.
+func (g *gateRules) checkApplication(p *gatePlaces) error {
+	f := &g.file
+	for _, n := range []struct{ key, value string }{{"app", f.App}, {"preload", f.Preload}, {"settle_hook", f.SettleHook}, {"event", f.Event}, {"user", f.User}, {"timeout", f.Timeout}} {
+		if _, given := p.lines[n.key]; given && strings.TrimSpace(n.value) == "" {
+			return p.errorf([]string{n.key}, "%s: a value that is not empty", n.key)
+		}
+	}
+	if own := f.App != "" || f.Preload != ""; own && len(f.Scenarios) > 0 {
+		return p.errorf([]string{"app", "preload"}, "app and preload load an application of your own: leave out scenarios, which load others")
+	}
+	if f.Timeout != "" {
+		d, err := time.ParseDuration(f.Timeout)
+		if err != nil || d <= 0 {
+			return p.errorf([]string{"timeout"}, "timeout = %q: a time such as \"60s\" or \"5m\"", f.Timeout)
+		}
+		g.timeout = d
 	}
 	return nil
 }

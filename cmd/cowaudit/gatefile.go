@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/pelletier/go-toml/v2"
 	"github.com/pelletier/go-toml/v2/unstable"
@@ -20,7 +21,17 @@ const gateFileName = "cowaudit.toml"
 type gateFile struct {
 	Subjects  map[string]gateSubject `toml:"subjects"`
 	Scenarios []string               `toml:"scenarios"`
-	Rounds    struct {
+
+	// The user's own application, in place of scenarios.
+	App        string `toml:"app"` // from the folder of this file
+	Preload    string `toml:"preload"`
+	SettleHook string `toml:"settle_hook"`
+	Event      string `toml:"event"`
+	User       string `toml:"user"`
+	Warmup     bool   `toml:"warmup"`
+	Timeout    string `toml:"timeout"` // as Go writes it: "60s"
+
+	Rounds struct {
 		Min int `toml:"min"`
 		Max int `toml:"max"`
 	} `toml:"rounds"`
@@ -61,6 +72,7 @@ type gateExcuse struct {
 type gateRules struct {
 	name    string // of the file
 	file    gateFile
+	timeout time.Duration // 0: the default
 	rules   []audit.Rule
 	excuses []audit.Excuse
 }
@@ -126,7 +138,7 @@ func gateKeys(key toml.Key) []string {
 			return []string{"function", "region", "reason", "expires"}
 		}
 	}
-	return []string{"subjects", "scenarios", "rounds", "workers", "rules", "excuses"}
+	return []string{"subjects", "scenarios", "app", "preload", "settle_hook", "event", "user", "warmup", "timeout", "rounds", "workers", "rules", "excuses"}
 }
 
 // gateLines gives the line of each table and key of a file that the decoder has read.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"path/filepath"
 
 	"github.com/urfave/cli/v2"
 
@@ -25,8 +26,15 @@ func (g *gateRules) scenarios() []string {
 
 // config says how to measure a subject.
 func (g *gateRules) config(name string) forktest.Config {
-	c := forktest.Config{Version: version(), Subject: name, Workers: g.file.Workers}
-	if s, ok := g.file.Subjects[name]; ok {
+	f := &g.file
+	c := forktest.Config{
+		Version: version(), Subject: name, Workers: f.Workers, App: f.App, Preload: f.Preload, SettleHook: f.SettleHook, Event: f.Event,
+		User: f.User, Warmup: f.Warmup, Timeout: g.timeout,
+	}
+	if f.App != "" && !filepath.IsAbs(f.App) {
+		c.App = filepath.Join(filepath.Dir(g.name), f.App)
+	}
+	if s, ok := f.Subjects[name]; ok {
 		c.Subject, c.Env = s.Ruby, s.Env
 	}
 	return c

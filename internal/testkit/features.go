@@ -32,6 +32,7 @@ func probes() map[string]func() error {
 		"userns":     func() error { return runs("unshare", "--user", "--map-root-user", "true") },
 		"pidns":      func() error { return runs("unshare", "--pid", "--fork", "true") },
 		"mountns":    func() error { return runs("unshare", "--mount", "true") },
+		"jemalloc":   func() error { _, err := jemalloc(); return err },
 	}
 	for name := range programs {
 		m[name] = func() error { _, err := program(name); return err }
@@ -80,6 +81,18 @@ func program(name string) (string, error) {
 		return "", errors.New("no such program")
 	}
 	return path, nil
+}
+
+// jemalloc finds the library, as Debian's libjemalloc2 has it.
+func jemalloc() (string, error) {
+	found, err := filepath.Glob("/usr/lib/*/libjemalloc.so.2")
+	if err == nil && len(found) == 0 {
+		err = errors.New("no /usr/lib/*/libjemalloc.so.2 (libjemalloc2)")
+	}
+	if err != nil {
+		return "", err
+	}
+	return found[0], nil
 }
 
 // tracing: the kernel's type information and tracefs, which one of the tracer's ways to attach needs.

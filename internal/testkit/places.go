@@ -22,6 +22,17 @@ func Program(t testing.TB, feature string) string {
 	return path
 }
 
+// Jemalloc gives the path of the library libjemalloc.so.2, by the rule of Require.
+func Jemalloc(t testing.TB) string {
+	t.Helper()
+	Require(t, "jemalloc")
+	path, err := jemalloc()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // Root is the folder of the project: that of go.mod, above the package under test.
 func Root(t testing.TB) string {
 	t.Helper()
