@@ -201,3 +201,37 @@ func TestHolm(t *testing.T) {
 		}
 	}
 }
+
+// The sentence is about what a built-in scenario measures beside the pages, else about copied pages, and in either case about the
+// event that differs most.
+func TestMainRow(t *testing.T) {
+	row := func(event, metric string, difference float64, v Verdict) CompareRow {
+		return CompareRow{Event: event, Metric: metric, Difference: Estimate{Median: difference}, Verdict: v}
+	}
+	rows := []CompareRow{
+		row("fill", metricCopied, 900, VerdictWorse), row("fill", metricNew, 9000, VerdictWorse), row("fill", "ratio", 0.2, VerdictWorse),
+		row("refill", "ratio", -0.3, VerdictWorse), row("refill", "rss", 5000, VerdictWorse), row("refill", metricCopied, 9e9, VerdictBetter),
+	}
+	for _, c := range []struct {
+		name, app string
+		rows      []CompareRow
+		verdict   Verdict
+		want      string
+	}{
+		{"a scenario's own metric", "", rows, VerdictWorse, "refill ratio"},
+		{"an application's metric", "a.rb", rows, VerdictWorse, "fill copied_bytes"},
+		{"only the rows of the verdict", "", rows, VerdictBetter, "refill copied_bytes"},
+		{"a metric of the user's event", "", []CompareRow{row(EventApp, "ratio", 3, VerdictWorse), row(EventApp, metricNew, 2, VerdictWorse)}, VerdictWorse, "app_event new_bytes"},
+		{"none", "", rows, VerdictSame, ""},
+	} {
+		r := &CompareReport{Rows: c.rows}
+		r.A.Scenario.App = c.app
+		got := ""
+		if best := r.mainRow(c.verdict); best != nil {
+			got = best.Event + " " + best.Metric
+		}
+		if got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}

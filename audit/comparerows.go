@@ -247,25 +247,25 @@ func overall(rows []CompareRow) Verdict {
 	return order[best]
 }
 
-// mainRow is the row that a sentence is about, of those with the overall verdict: the metrics that a built-in scenario is about
+// mainRow is the row that a sentence is about, of those with a verdict: the metrics that a built-in scenario is about
 // come first, in its order, then copied pages, then new ones, then what an application tells; of one metric, the event with the
 // largest difference. It is nil where no row has the verdict.
-func (r *CompareReport) mainRow() *CompareRow {
-	var ranks []string
+func (r *CompareReport) mainRow(v Verdict) *CompareRow {
+	var own, told []string
 	for i := range r.Rows {
-		if m := r.Rows[i].Metric; m != metricCopied && m != metricNew && !slices.Contains(ranks, m) {
-			ranks = append(ranks, m)
+		switch row := &r.Rows[i]; {
+		case row.Metric == metricCopied, row.Metric == metricNew, slices.Contains(own, row.Metric), slices.Contains(told, row.Metric):
+		case r.A.Scenario.App != "" || row.Event == EventApp:
+			told = append(told, row.Metric)
+		default:
+			own = append(own, row.Metric)
 		}
 	}
-	if r.A.Scenario.App != "" {
-		ranks = append([]string{metricCopied, metricNew}, ranks...)
-	} else {
-		ranks = append(ranks, metricCopied, metricNew)
-	}
+	ranks := slices.Concat(own, []string{metricCopied, metricNew}, told)
 	var best *CompareRow
 	for i := range r.Rows {
 		row := &r.Rows[i]
-		if row.Verdict != r.Verdict || row.Verdict == "" {
+		if row.Verdict != v || v == "" {
 			continue
 		}
 		if best == nil || cmp.Or(cmp.Compare(slices.Index(ranks, best.Metric), slices.Index(ranks, row.Metric)),

@@ -17,7 +17,7 @@ const (
 
 // conclude says in one sentence what a comparison comes to.
 func conclude(r *CompareReport) string {
-	row := r.mainRow()
+	row := r.mainRow(r.Verdict)
 	var s string
 	switch {
 	case row == nil:
@@ -34,6 +34,10 @@ func conclude(r *CompareReport) string {
 		s = row.effect()
 		if d := r.difference(row.Event); d != nil && row.Metric == metricCopied {
 			s += d.words(r.A.Capture.PageSize)
+		}
+		// What is worse decides, and is not all that there is to know.
+		if better := r.mainRow(VerdictBetter); r.Verdict == VerdictWorse && better != nil {
+			s += fmt.Sprintf(". It is better in %s: %s instead of %s", better.label(), better.amount(better.B.Median), better.amount(better.A.Median))
 		}
 	}
 	if r.SameBuild {

@@ -10,6 +10,7 @@ const (
 	EventNull          = "null"
 	EventFirstMajorGC  = "first_major_gc"
 	EventSecondMajorGC = "second_major_gc"
+	EventApp           = "app_event" // the user's own, of a hook
 )
 
 // eventFacts takes the counts of an event's shared pages.

@@ -114,6 +114,9 @@ func (m *comparison) prepare(ctx context.Context) error {
 		if err := p.checkTracer(); err != nil {
 			return err
 		}
+		if _, err := lookPath(p.argv[0], lookup(p.env, "PATH")); err != nil {
+			return fmt.Errorf("%s: %w", s.side, err)
+		}
 		side := s.side
 		p.Progress = func(g Progress) { m.progress(side, g.Phase) }
 		*s.to = newExperiment(p, m.diff)
@@ -276,16 +279,9 @@ func (m *comparison) side(ctx context.Context, e *experiment, seq int) error {
 		if e == m.b {
 			side = "B"
 		}
-		return fmt.Errorf("%s, %s: %w", side, roundName(seq), err)
+		return fmt.Errorf("%s: %w", side, err)
 	}
 	return audit.CheckForktest(e.report)
-}
-
-func roundName(n int) string {
-	if n == 0 {
-		return "warm-up round"
-	}
-	return fmt.Sprintf("round %d", n)
 }
 
 func (m *comparison) progress(side, phase string) {

@@ -154,7 +154,7 @@ func TestCompareResumes(t *testing.T) {
 
 func TestCompareNamesTheSideThatFails(t *testing.T) {
 	r, err := compareFakes(context.Background(), t, compareConfig(t, "nogc"), func(string, int) int64 { return 1 })
-	if err == nil || !strings.HasPrefix(err.Error(), "B, warm-up round: ") || r != nil {
+	if err == nil || !strings.HasPrefix(err.Error(), "B: warm-up run: ") || r != nil {
 		t.Errorf("%v, %+v", err, r)
 	}
 }

@@ -8,7 +8,7 @@ import (
 // Failure is a run that did not come to its end: the subject crashed, hung, raised, could not fork, or did not speak the
 // protocol. Error gives one line.
 type Failure struct {
-	Run    int      // 1 is the first
+	Run    int      // 1 is the first; 0 the one of a comparison that does not count
 	What   string   // what happened, and what the subject was doing
 	Remedy string   // "" where there is none to give
 	Last   string   // the line of the application's output that says most; "" where there is none, or What says it all
@@ -16,7 +16,7 @@ type Failure struct {
 }
 
 func (f *Failure) Error() string {
-	s := fmt.Sprintf("run %d: %s", f.Run, f.What)
+	s := runName(f.Run) + ": " + f.What
 	if f.Last != "" {
 		s += fmt.Sprintf("; its last output: %q", f.Last)
 	}
@@ -24,6 +24,14 @@ func (f *Failure) Error() string {
 		s += ": " + f.Remedy
 	}
 	return s
+}
+
+// runName names a run in an error.
+func runName(seq int) string {
+	if seq == 0 {
+		return "warm-up run"
+	}
+	return fmt.Sprintf("run %d", seq)
 }
 
 // ConfigError is a wish that cannot be fulfilled as it stands. Nothing was started.

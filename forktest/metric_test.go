@@ -61,8 +61,8 @@ func TestSlopes(t *testing.T) {
 }
 
 func TestResidentMetrics(t *testing.T) {
-	first := &measurement{event: "round_first", before: memory{rss: 100}, after: memory{rss: 150, peak: 400}}
-	second := &measurement{event: "round_second", before: memory{rss: 150}, after: memory{rss: 300, peak: 350},
+	first := &measurement{event: "first_round", before: memory{rss: 100}, after: memory{rss: 150, peak: 400}}
+	second := &measurement{event: "second_round", before: memory{rss: 150}, after: memory{rss: 300, peak: 350},
 		said: map[string]int64{"metric_kept_bytes": 20, "metric_live_bytes": 120}, earlier: []*measurement{first}}
 	for _, c := range []struct {
 		name string
@@ -72,8 +72,8 @@ func TestResidentMetrics(t *testing.T) {
 	}{
 		{"resident", resident, first, 150},
 		{"peak", peakOverStart, second, 200},
-		{"first round", residentOver("round_first"), first, 50},
-		{"second round, less what is kept", residentOver("round_first"), second, 180},
+		{"first round", residentOver("first_round"), first, 50},
+		{"second round, less what is kept", residentOver("first_round"), second, 180},
 		{"ratio", residentRatio("live_bytes"), second, 2.5},
 		{"said", said("live_bytes"), second, 120},
 	} {
@@ -132,20 +132,20 @@ func TestNeighbours(t *testing.T) {
 		v         float64
 		low, high float64
 	}{
-		{"first round, moving", moving["round_first retained_bytes"], -mib, 10 * mib},
-		{"second round, moving", moving["round_second retained_bytes"], 150 * mib, 220 * mib},
-		{"third round, moving", moving["round_third retained_bytes"], 150 * mib, 220 * mib},
-		{"first round, fixed", fixed["round_first retained_bytes"], -mib, 10 * mib},
-		{"second round, fixed", fixed["round_second retained_bytes"], -mib, 10 * mib},
-		{"third round, fixed", fixed["round_third retained_bytes"], -mib, 10 * mib},
-		{"peak of a round", fixed["round_third peak_rss_over_start_bytes"], 190 * mib, 230 * mib},
+		{"first round, moving", moving["first_round retained_bytes"], -mib, 10 * mib},
+		{"second round, moving", moving["second_round retained_bytes"], 150 * mib, 220 * mib},
+		{"third round, moving", moving["third_round retained_bytes"], 150 * mib, 220 * mib},
+		{"first round, fixed", fixed["first_round retained_bytes"], -mib, 10 * mib},
+		{"second round, fixed", fixed["second_round retained_bytes"], -mib, 10 * mib},
+		{"third round, fixed", fixed["third_round retained_bytes"], -mib, 10 * mib},
+		{"peak of a round", fixed["third_round peak_rss_over_start_bytes"], 190 * mib, 230 * mib},
 		{"churn", leak["churn_4 slope_flag"], 0, 0},
 		{"churn's old objects", leak["churn_4 old_objects_growth_per_request"], -0.05, 0.05},
 		{"leak", leak["leak_4 slope_flag"], 1, 1},
 		{"leak's old objects", leak["leak_4 old_objects_growth_per_request"], 1.9, 2.1},
-		{"between collections", debt["allocate most_allocated_between_gcs_bytes"], 10 * mib, 256 * mib},
-		{"collections", debt["allocate collections_count"], 5, 500},
-		{"peak over start", debt["allocate peak_rss_over_start_bytes"], 10 * mib, 256 * mib},
+		{"between collections", debt["allocation most_allocated_between_gcs_bytes"], 10 * mib, 256 * mib},
+		{"collections", debt["allocation collections_count"], 5, 500},
+		{"peak over start", debt["allocation peak_rss_over_start_bytes"], 10 * mib, 256 * mib},
 		{"live", fill["fill live_bytes"], 160 * mib, 180 * mib},
 		{"resident over live", fill["fill rss_over_live_ratio"], 1, 3},
 	} {

@@ -205,7 +205,7 @@ func (e *experiment) events(ctx context.Context, t *trial) error {
 		}
 		d, pages, err := e.diff(before.Snapshot, after.Snapshot, audit.Options{Version: e.Version}, t.tracing != nil)
 		if err != nil {
-			return fmt.Errorf("compare the captures around %s in run %d: %w", name, t.seq, err)
+			return fmt.Errorf("%s: compare the captures around %s: %w", runName(t.seq), name, err)
 		}
 		e.report.Capture = d.After
 		for i, w := range t.workers {
@@ -236,7 +236,7 @@ func (e *experiment) capture(ctx context.Context, t *trial) (*traced, error) {
 	begin := t.moment()
 	s, err := e.Observer.Capture(ctx, t.parent.pid, pids)
 	if err != nil {
-		return nil, fmt.Errorf("run %d: %w", t.seq, err)
+		return nil, fmt.Errorf("%s: %w", runName(t.seq), err)
 	}
 	return &traced{s, begin, t.moment()}, nil
 }

@@ -3,6 +3,8 @@ package forktest
 import (
 	"slices"
 	"strings"
+
+	"cowaudit/audit"
 )
 
 // Built-in scenarios.
@@ -29,7 +31,7 @@ const (
 )
 
 // eventApp is the event that the user gives (Config.Event).
-const eventApp = "app_event"
+const eventApp = audit.EventApp
 
 // Scenario is a built-in application and what is done with it. Each is one row of a table; docs/method.md has a section on it.
 type Scenario struct {
@@ -83,7 +85,7 @@ var copying = []Scenario{
 	},
 	{
 		Name: ScenarioCompactEachFork, Runtime: RuntimeRuby, Sizes: []Size{{"objects", 200_000}}, prepare: true,
-		Events:  []string{"null", "parent_requests", "parent_compacts", "first_major_gc"},
+		Events:  []string{"null", "parent_requests", "parent_compaction", "first_major_gc"},
 		Purpose: "a parent that compacts its heap before each fork: what the workers forked before lose",
 		Healthy: "no healthy figure above the parent's requests: compacting again costs a worker 10 to 13 MiB of 14 to 16 MiB on 3.1 to 3.4",
 	},

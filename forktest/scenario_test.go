@@ -57,7 +57,7 @@ func TestScenarioEvents(t *testing.T) {
 		least                   float64 // pages
 	}{
 		{ScenarioCoderange, "first_scan", "second_scan", 2000},
-		{ScenarioCompactEachFork, "parent_compacts", "null", 1000},
+		{ScenarioCompactEachFork, "parent_compaction", "null", 1000},
 		{ScenarioExit, "teardown", "null", 500},
 	} {
 		t.Run(c.scenario, func(t *testing.T) {

@@ -20,8 +20,8 @@ const (
 )
 
 var (
-	roundEvents = []string{"round_first", "round_second", "round_third"}
-	debtEvents  = []string{"allocate"}
+	roundEvents = []string{"first_round", "second_round", "third_round"}
+	debtEvents  = []string{"allocation"}
 	fillEvents  = []string{"fill"}
 )
 
@@ -29,7 +29,7 @@ var (
 var neighbours = []Scenario{
 	{
 		Name: ScenarioAllocDebt, Runtime: RuntimeRuby, Sizes: []Size{{"strings", 3500}, {"megabytes", 2048}},
-		Events:  []string{"null", "first_major_gc", "allocate"},
+		Events:  []string{"null", "first_major_gc", "allocation"},
 		Purpose: "a heap that lost every other of 3,500 strings, then 2 GiB in strings of 1 MiB that are dropped at once",
 		Healthy: "at most some 40 MiB between two collections, and as much for the peak, on 3.1 to 3.4; 62 to 65 MiB now and then on 3.1; a debt grows with the loop",
 		Metrics: []MetricInfo{

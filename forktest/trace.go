@@ -98,7 +98,7 @@ func (e *experiment) attach(t *trial) error {
 	}
 	t.tracing = &tracing{tracer: tr, kernel: e.kernel, stacks: e.Trace.Stacks}
 	if err := tr.Add(t.parent.pid); err != nil {
-		return fmt.Errorf("run %d: %w", t.seq, err)
+		return fmt.Errorf("%s: %w", runName(t.seq), err)
 	}
 	return nil
 }
@@ -109,7 +109,7 @@ func (t *trial) stopTracing() error {
 		return nil
 	}
 	if _, err := t.tracing.Stop(); err != nil {
-		return fmt.Errorf("take the fault tracer off run %d: %w", t.seq, err)
+		return fmt.Errorf("%s: take the fault tracer off: %w", runName(t.seq), err)
 	}
 	return nil
 }
@@ -145,7 +145,7 @@ func (e *experiment) attribute(t *trial, run *audit.Run) error {
 	t.enter("reading the trace")
 	trace, err := t.tracing.Stop()
 	if err != nil {
-		return fmt.Errorf("run %d: end the trace: %w", t.seq, err)
+		return fmt.Errorf("%s: end the trace: %w", runName(t.seq), err)
 	}
 	if trace == nil {
 		return fmt.Errorf("run %d: %w", t.seq, errors.New("the tracer has ended before the run"))

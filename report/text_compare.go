@@ -241,11 +241,12 @@ func (p *text) compareRow(g *grid, row *audit.CompareRow) {
 	g.lines = append(g.lines, l)
 }
 
-// differs reports an event of which the copied pages are not known to be the same.
+// differs reports an event of which the copied pages differ, or seem to by more than matters.
 func differs(r *audit.CompareReport, event string) bool {
 	for i := range r.Rows {
 		if row := &r.Rows[i]; row.Event == event && row.Metric == "copied_bytes" {
-			return row.Verdict != "" && row.Verdict != audit.VerdictSame
+			return row.Verdict == audit.VerdictBetter || row.Verdict == audit.VerdictWorse ||
+				row.Verdict == audit.VerdictInconclusive && math.Abs(row.Difference.Median) > row.Matters
 		}
 	}
 	return false

@@ -75,6 +75,18 @@ func (r *tableRow) dull() bool {
 
 func (t *table) write(w io.Writer) error {
 	var b strings.Builder
+	var names []string
+	for _, s := range t.subjects {
+		names = append(names, s.name)
+	}
+	fmt.Fprintf(&b, `# Reference table: %s
+
+Each scenario, compared in interleaved rounds by "cowaudit compare" with its default sizes. Made by "make reference", on one
+machine: the ratios hold elsewhere, the amounts for this page size. [method.md](method.md) explains the scenarios and verdicts;
+a verdict between two columns is that of the right one against the left one. Libraries without symbols, as Debian's are, give
+function names only where they export them: else the place in the library.
+
+`, strings.Join(names, ", "))
 	b.WriteString("| scenario | event | metric |")
 	for i, s := range t.subjects {
 		if i > 0 {
@@ -102,11 +114,11 @@ func (t *table) write(w io.Writer) error {
 		}
 		b.WriteString("\n")
 	}
-	b.WriteString("\nMedians; rows that are the same in every column are left out.\n\n")
+	b.WriteString("\nMedians; rows that are the same in every column are left out.\n\n## The difference, in a sentence\n\n")
 	for _, n := range t.notes {
 		b.WriteString("- " + n + "\n")
 	}
-	b.WriteString("\n")
+	b.WriteString("\n## What was measured\n\n")
 	for _, s := range t.subjects {
 		fmt.Fprintf(&b, "- %s: %s\n", s.name, t.versions[s.name])
 	}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -83,6 +84,12 @@ func runCompare(a *application, c *cli.Context) error {
 		if earlier, err = loadComparison(c, c.String("resume")); err != nil {
 			return err
 		}
+		// What it goes on with it may replace.
+		if sameFile(c.String("resume"), c.String("o")) {
+			if err := c.Set("force", "true"); err != nil {
+				return err
+			}
+		}
 	}
 	out, err := a.openOutput(c)
 	if err != nil {
@@ -94,7 +101,11 @@ func runCompare(a *application, c *cli.Context) error {
 	} else {
 		r, err = compareMeasured(a, c, sides, earlier, out)
 	}
-	if err != nil && r == nil {
+	var lost *notSavedError
+	switch {
+	case errors.As(err, &lost):
+		return lost.say()
+	case err != nil && r == nil:
 		return fmt.Errorf("compare: %w", err)
 	}
 	details := report.Options{Color: out.Color(), Width: out.Width()}
@@ -139,6 +150,12 @@ func compareSides(c *cli.Context, base forktest.Config) (sides [2]compareSide, s
 		sides[i].config.Env = append(append([]string(nil), base.Env...), own...)
 	}
 	return sides, saved, nil
+}
+
+func sameFile(a, b string) bool {
+	x, err1 := os.Stat(a)
+	y, err2 := os.Stat(b)
+	return err1 == nil && err2 == nil && os.SameFile(x, y)
 }
 
 func loadForktest(c *cli.Context, name string) (*audit.ForktestReport, error) {
@@ -210,13 +227,38 @@ func compareMeasured(a *application, c *cli.Context, sides [2]compareSide, earli
 		config.TraceIfPossible = mode == "auto"
 	}
 	if out.file != nil && out.Format() == "json" {
-		config.Save = func(r *audit.CompareReport) error { return out.writeResult(r, report.Options{}) }
+		saved := 0
+		config.Save = func(r *audit.CompareReport) error {
+			if err := out.writeResult(r, report.Options{}); err != nil {
+				return &notSavedError{err, out.file.name, saved}
+			}
+			saved = r.Rounds.Done
+			return nil
+		}
 	}
 	line := newProgressLine(a.stderr)
 	config.Progress = line.compare
 	r, err := forktest.Compare(c.Context, config)
 	line.clear()
 	return r, compareError(a, c, err)
+}
+
+// notSavedError is why a round was not saved, which ends a comparison: what it measures would be lost.
+type notSavedError struct {
+	err    error
+	file   string
+	rounds int // what the file holds since this start; 0: nothing of it
+}
+
+func (e *notSavedError) Error() string { return e.err.Error() }
+func (e *notSavedError) Unwrap() error { return e.err }
+
+// say tells what is left.
+func (e *notSavedError) say() error {
+	if e.rounds == 0 {
+		return fmt.Errorf("compare: %w", e.err)
+	}
+	return withRemedy(fmt.Errorf("compare: %w", e.err), fmt.Sprintf("the file holds %d rounds: free some space, and go on with --resume %s", e.rounds, shellWord(e.file)))
 }
 
 func compareError(a *application, c *cli.Context, err error) error {

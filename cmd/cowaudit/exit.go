@@ -79,10 +79,10 @@ func codeOf(err error) int {
 
 // lineOf gives the one line that stands for an error on standard error: what happened to what, and the remedy.
 func lineOf(err error) string {
-	if errors.Is(err, context.Canceled) {
-		return "interrupted"
-	}
 	line := oneLine(err.Error())
+	if errors.Is(err, context.Canceled) {
+		line = "interrupted"
+	}
 	var told *remedyError
 	if errors.As(err, &told) {
 		return line + ": " + oneLine(told.remedy)

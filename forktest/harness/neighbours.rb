@@ -33,7 +33,7 @@ module CowauditScenarios
     end
 
     def events
-      { "allocate" => -> { collecting { allocate } } }
+      { "allocation" => -> { collecting { allocate } } }
     end
 
     private
@@ -100,7 +100,7 @@ module CowauditScenarios
     end
 
     def events
-      %w[round_first round_second round_third].to_h { |name| [name, -> { collecting { round } }] }
+      %w[first_round second_round third_round].to_h { |name| [name, -> { collecting { round } }] }
     end
 
     private

@@ -100,7 +100,7 @@ module CowauditScenarios
     end
 
     def parent_events
-      { "parent_requests" => -> { serve }, "parent_compacts" => -> { GC.compact } }
+      { "parent_requests" => -> { serve }, "parent_compaction" => -> { GC.compact } }
     end
 
     private
