@@ -90,8 +90,12 @@ func (g *GateReport) conclude() {
 	if g.Verdict == GateInconclusive {
 		word = "Inconclusive"
 	}
+	name, event := first.Name, EventLabel(first.Event)
+	if !strings.Contains(strings.ToLower(name), strings.ToLower(event)) {
+		name += ", " + event
+	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %d of %s. %s, %s: %s", word, n[g.Verdict], plural(len(g.Rules), "limit", "limits"), first.Name, EventLabel(first.Event), first.Why)
+	fmt.Fprintf(&b, "%s: %d of %s. %s: %s", word, n[g.Verdict], plural(len(g.Rules), "limit", "limits"), name, first.Why)
 	if first.Cause != "" {
 		b.WriteString("; most of it: " + first.Cause)
 	}
