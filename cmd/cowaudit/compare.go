@@ -32,7 +32,7 @@ Example: cowaudit compare --env-b LD_PRELOAD=libjemalloc.so.2 --scenario fragmen
 Needs: what forktest needs; for saved results no privilege.
 Exit code: 0 there is a verdict, also worse; 3 inconclusive, or interrupted. ("cowaudit gate" fails on what is worse.)`,
 		Flags: append([]cli.Flag{
-			&cli.StringFlag{Name: "scenario", Usage: "the built-in application `NAME`", DefaultText: "callcache-cold; for Python tracked-objects"},
+			&cli.StringFlag{Name: "scenario", Usage: "the built-in application `NAME` (forktest --list-scenarios)", DefaultText: "callcache-cold; for Python tracked-objects"},
 			&cli.StringFlag{Name: "app", Usage: "load `FILE`, a program, instead"},
 			&cli.StringFlag{Name: "preload", Usage: "evaluate `EXPR` after it", DefaultText: ""},
 			&cli.StringFlag{Name: "settle-hook", Usage: "evaluate `EXPR` in the parents before their collections", DefaultText: ""},
@@ -61,7 +61,7 @@ Exit code: 0 there is a verdict, also worse; 3 inconclusive, or interrupted. ("c
 
 func runCompare(a *application, c *cli.Context) error {
 	if c.NArg() != 2 {
-		return usageErrorf("compare: %d subjects given: give A and B, each in one word ('chroot DIR ruby3.3')", c.NArg())
+		return usageErrorf("compare: two subjects, and not %d: give A and B, each in one word ('chroot DIR ruby3.3')", c.NArg())
 	}
 	for _, name := range []string{"rounds", "max-rounds"} {
 		if c.IsSet(name) && c.Int(name) < 1 {

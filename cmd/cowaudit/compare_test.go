@@ -25,7 +25,7 @@ func TestCompareFailures(t *testing.T) {
 		code int
 		want string
 	}{
-		{"one subject", []string{"ruby"}, exitUsage, "compare: 1 subjects given: give A and B"},
+		{"one subject", []string{"ruby"}, exitUsage, "compare: two subjects, and not 1: give A and B"},
 		{"empty subject", []string{"ruby", " "}, exitUsage, "compare: subject 2 is empty"},
 		{"no rounds", []string{"--rounds", "0", "ruby", "ruby"}, exitUsage, "--rounds 0: at least 1"},
 		{"no such file", []string{"missing.json", "ruby"}, exitUsage, "compare: missing.json: no such file"},
