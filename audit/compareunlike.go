@@ -46,6 +46,9 @@ func unlike(a, b *Side) []Unlike {
 	if a.Environment != nil && b.Environment != nil {
 		add("machine", a.Environment.Machine, b.Environment.Machine, true)
 		add("transparent huge pages", a.Environment.HugePages, b.Environment.HugePages, false)
+		if a.Environment.ZeroPage != "" && b.Environment.ZeroPage != "" {
+			add("zero page", a.Environment.ZeroPage, b.Environment.ZeroPage, false)
+		}
 		add("address space randomization", a.Environment.Random, b.Environment.Random, false)
 	}
 	add("allocator", a.Subject.Allocator, b.Subject.Allocator, false)

@@ -38,6 +38,8 @@ type Environment struct {
 	Machine   string `json:"machine"`                // uname -m
 	HugePages string `json:"transparent_huge_pages"` // /sys/kernel/mm/transparent_hugepage/enabled: "always", "madvise", "never"
 	Random    string `json:"randomize_va_space"`     // /proc/sys/kernel/randomize_va_space: "0", "1", "2"
+	// ZeroPage: a read of memory that was never written maps the kernel's zero page, "yes", or takes a page of its own, "no".
+	ZeroPage string `json:"zero_page,omitempty"`
 }
 
 // Scenario is what the subject did.

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"cowaudit/audit"
+	"cowaudit/internal/host"
 	"cowaudit/internal/symbols"
 	"cowaudit/pagemap"
 )
@@ -61,6 +62,9 @@ func environment() *audit.Environment {
 	// "always [madvise] never" (Documentation/admin-guide/mm/transhuge.rst, 2.6.38)
 	_, rest, _ := strings.Cut(setting("/sys/kernel/mm/transparent_hugepage/enabled"), "[")
 	e.HugePages, _, _ = strings.Cut(rest, "]")
+	if zero, err := host.ZeroPage(); err == nil {
+		e.ZeroPage = map[bool]string{true: "yes", false: "no"}[zero]
+	}
 	return e
 }
 

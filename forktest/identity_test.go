@@ -46,7 +46,7 @@ func TestRuntimeLibraryOfAProgram(t *testing.T) {
 
 func TestEnvironment(t *testing.T) {
 	e := environment()
-	if e.Machine == "" || strings.ContainsAny(e.HugePages, " []") || !strings.Contains("012", e.Random) {
+	if e.Machine == "" || strings.ContainsAny(e.HugePages, " []") || !strings.Contains("012", e.Random) || e.ZeroPage != "yes" && e.ZeroPage != "no" {
 		t.Errorf("%+v", e)
 	}
 }

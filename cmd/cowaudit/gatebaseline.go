@@ -107,6 +107,7 @@ func environmentDiffers(a, b *audit.ForktestReport) (out []audit.Unlike) {
 	if a.Environment != nil && b.Environment != nil {
 		differ("machine", a.Environment.Machine, b.Environment.Machine)
 		differ("transparent huge pages", a.Environment.HugePages, b.Environment.HugePages)
+		differ("zero page", a.Environment.ZeroPage, b.Environment.ZeroPage)
 	}
 	number("methods", a.Scenario.Methods, b.Scenario.Methods)
 	number("call sites", a.Scenario.CallSites, b.Scenario.CallSites)
