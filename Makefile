@@ -59,9 +59,8 @@ generate: ## make what is generated anew (needs clang, llvm-strip, libbpf's head
 bench: build ## measure the cost of reading against a plain reader (root, gcc); BENCH=NAME for some cases
 	$(GO) run ./bench $(BENCH)
 
-reference: build rubies ## compare Debian's 3.1, 3.3 and 3.4 in every scenario; write docs/reference.md (root; 15 minutes)
-	$(GO) run ./bench/reference 3.1=ruby '3.3=chroot .rubies/3.3 ruby3.3' '3.4=chroot .rubies/3.4 ruby3.4' >docs/reference.md.new
-	mv docs/reference.md.new docs/reference.md
+reference: build ## compare Debian's 3.1, 3.3 and 3.4 in every scenario; docs/reference.md (root; 15 minutes)
+	GO=$(GO) scripts/reference.sh
 
 verdicts: build rubies ## compare a build with itself 30 times, and with 2% more (root; 25 minutes)
 	$(GO) run ./bench/verdicts 'chroot .rubies/3.3 ruby3.3'

@@ -42,10 +42,11 @@ type RuleCheck struct {
 	LimitKind string   `json:"limit_kind"`
 	Unit      string   `json:"unit"`     // of Limit and Measured
 	Measured  Estimate `json:"measured"` // less what is excused
-	// Excused is what was taken off the samples of B, in bytes: only copied bytes are ever excused.
-	Excused float64     `json:"excused,omitempty"`
-	Verdict GateVerdict `json:"verdict"`
-	Why     string      `json:"why"`
+	// Excused and ExcusedA are what was taken off the samples of B and of A, in bytes: only copied bytes are ever excused.
+	Excused  float64     `json:"excused,omitempty"`
+	ExcusedA float64     `json:"excused_a,omitempty"`
+	Verdict  GateVerdict `json:"verdict"`
+	Why      string      `json:"why"`
 	// Cause says where the measured bytes lie, in words: region, what the writes changed, function.
 	Cause string `json:"cause,omitempty"`
 	// A and B are the samples, one for each run, in the unit of the metric and less what is excused; A only for an increase.
@@ -66,5 +67,6 @@ type Excused struct {
 	Reason   string  `json:"reason"`
 	Expires  string  `json:"expires"` // the last day on which it holds, YYYY-MM-DD
 	Expired  bool    `json:"expired"`
-	Bytes    float64 `json:"excused_bytes"` // the most that it took off any rule
+	Bytes    float64 `json:"excused_bytes"`             // the most that it took off B in any rule
+	BytesA   float64 `json:"excused_a_bytes,omitempty"` // the same of A
 }

@@ -101,6 +101,16 @@ func TestGateExcuses(t *testing.T) {
 	}
 }
 
+// What is excused is taken off A too, and the report says so.
+func TestGateExcusesBothSides(t *testing.T) {
+	a, b := traced(gateSide(90, 90, 90), 80, 80, 80), traced(gateSide(12, 12, 12), 2, 2, 2)
+	g := gateOne(Rule{Limits: limit(LimitIncreaseBytes, 0)}, []Excuse{{Function: "f", Reason: "known", Expires: "2027-01-01"}}, a, b)
+	k := g.Rules[0]
+	if k.Measured.Median != 0 || k.ExcusedA != 80*gatePage || k.Excused != 2*gatePage || g.Excuses[0].BytesA != 80*gatePage || g.Excuses[0].Bytes != 2*gatePage {
+		t.Errorf("%+v, %+v", k, g.Excuses)
+	}
+}
+
 func TestGateCause(t *testing.T) {
 	a, b := traced(gateSide(10, 10, 10), 5, 5, 5), traced(gateSide(100, 100, 100), 80, 80, 80)
 	g := gateOne(Rule{Limits: limit(LimitIncreaseBytes, 0)}, nil, a, b)

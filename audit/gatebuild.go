@@ -38,10 +38,13 @@ func Gate(rules []Rule, excuses []Excuse, comparisons []CompareReport, today str
 			}
 			measured = true
 			for _, l := range r.Limits {
-				k, b := gateCheck(&r, l, &comparisons[c], valid)
+				k, a, b := gateCheck(&r, l, &comparisons[c], valid)
 				g.Rules = append(g.Rules, k)
 				for x, bytes := range b.excused {
 					g.Excuses[at[x]].Bytes = max(g.Excuses[at[x]].Bytes, bytes)
+				}
+				for x, bytes := range a.excused {
+					g.Excuses[at[x]].BytesA = max(g.Excuses[at[x]].BytesA, bytes)
 				}
 			}
 		}

@@ -11,21 +11,21 @@ import (
 // gateMostRounds is from how many more rounds on it is said that none would tell.
 const gateMostRounds = 200
 
-// gateCheck holds one limit of a rule against one comparison.
-func gateCheck(r *Rule, l Limit, c *CompareReport, excuses []Excuse) (RuleCheck, gateSamples) {
-	k := newRuleCheck(r, l, c.Scenario.Name)
-	b := gateSample(r, &c.B, excuses)
+// gateCheck holds one limit of a rule against one comparison. a is empty where the limit is on B alone.
+func gateCheck(r *Rule, l Limit, c *CompareReport, excuses []Excuse) (k RuleCheck, a, b gateSamples) {
+	k = newRuleCheck(r, l, c.Scenario.Name)
+	b = gateSample(r, &c.B, excuses)
 	k.B = b.values
 	if b.missing != "" {
 		k.undecided(b.missing, b.remedy)
-		return k, b
+		return k, a, b
 	}
 	if l.Kind != LimitIncreasePercent {
 		k.Unit = b.unit
 	}
 	if bytes := b.unit == "bytes"; (l.Kind == LimitMaxBytes || l.Kind == LimitIncreaseBytes) && !bytes {
 		k.undecided(fmt.Sprintf("%s is in %s, the limit in bytes", r.Metric, b.unit), "use max for it")
-		return k, b
+		return k, a, b
 	}
 	k.Excused = b.taken()
 	if !l.increase() {
@@ -34,18 +34,19 @@ func gateCheck(r *Rule, l Limit, c *CompareReport, excuses []Excuse) (RuleCheck,
 		k.P = gateSignP(b.values, l.Value)
 		k.decide(gateMinRuns, "run")
 	} else {
-		k.judgeIncrease(r, l, c, b, excuses)
+		a = k.judgeIncrease(r, l, c, b, excuses)
+		k.ExcusedA = a.taken()
 	}
 	if k.Verdict != GatePass {
 		k.Cause = gateCause(r, c, l.increase(), excuses)
 	}
-	if b.blind {
+	if a.blind || b.blind {
 		k.Why += "; no function was excused, since no run was traced (measure with --trace)"
 	}
-	if b.once {
+	if a.once || b.once {
 		k.Why += "; what is excused by function is as the traced round saw it"
 	}
-	return k, b
+	return k, a, b
 }
 
 func newRuleCheck(r *Rule, l Limit, scenario string) RuleCheck {
@@ -59,22 +60,23 @@ func newRuleCheck(r *Rule, l Limit, scenario string) RuleCheck {
 	return k
 }
 
-func (k *RuleCheck) judgeIncrease(r *Rule, l Limit, c *CompareReport, b gateSamples, excuses []Excuse) {
+// judgeIncrease judges B against A, and gives what it has of A.
+func (k *RuleCheck) judgeIncrease(r *Rule, l Limit, c *CompareReport, b gateSamples, excuses []Excuse) (a gateSamples) {
 	if len(c.A.Runs) == 0 {
 		k.undecided("an increase needs two sides, and only one was measured", "give a second subject, or --baseline FILE")
-		return
+		return a
 	}
 	for _, u := range c.Unlike {
 		if u.Refused {
 			k.undecided(fmt.Sprintf("the two sides cannot be compared: %s is %q in A and %q in B", u.What, u.A, u.B), "measure both on the same machine")
-			return
+			return a
 		}
 	}
-	a := gateSample(r, &c.A, excuses)
+	a = gateSample(r, &c.A, excuses)
 	k.A = a.values
 	if a.missing != "" {
 		k.undecided("side A: "+a.missing, a.remedy)
-		return
+		return a
 	}
 	f := func(a, b float64) float64 { return b - a }
 	if l.Kind == LimitIncreasePercent {
@@ -86,7 +88,7 @@ func (k *RuleCheck) judgeIncrease(r *Rule, l Limit, c *CompareReport, b gateSamp
 		}
 		if zero > 0 && !(gateExact(a.values) && gateExact(b.values) && b.values[0] == a.values[0]) {
 			k.undecided("A has a run of 0, and an increase over it has no percentage", "use max_increase_bytes")
-			return
+			return a
 		}
 		f = func(a, b float64) float64 {
 			if a == b {
@@ -99,6 +101,7 @@ func (k *RuleCheck) judgeIncrease(r *Rule, l Limit, c *CompareReport, b gateSamp
 	k.Exact = gateExact(a.values) && gateExact(b.values)
 	k.P = gatePairsP(a.values, b.values, f, l.Value)
 	k.decide(gateMinPairs, "run a side")
+	return a
 }
 
 // decide gives the verdict. It fails where the estimate and the low end of its interval both exceed the limit, passes where
@@ -175,8 +178,11 @@ func (k *RuleCheck) amount(v float64) string {
 	return strconv.FormatFloat(v, 'g', 6, 64) + " " + k.Unit
 }
 
-// exactOrMiB writes what is below 0.1 MiB as bytes: a limit must not be shown as "less than 0.1 MiB".
+// exactOrMiB writes what is below 0.1 MiB exactly: a limit must not be shown as "less than 0.1 MiB".
 func exactOrMiB(b pagemap.Bytes) string {
+	if b > 0 && b < 1<<20/10 && b%1024 == 0 {
+		return strconv.FormatInt(int64(b/1024), 10) + " KiB"
+	}
 	if b < 1<<20/10 {
 		return strconv.FormatInt(int64(b), 10) + " B"
 	}

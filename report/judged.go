@@ -172,8 +172,8 @@ func judgedGate(g *audit.GateReport) *judged {
 			item.message += "; most of it: " + k.Cause
 			detail = append(detail, "most of it: "+k.Cause)
 		}
-		if k.Excused > 0 {
-			detail = append(detail, "excused, and taken off: "+newValueScale("bytes", k.Excused).with(k.Excused))
+		if words := takenOff(k.ExcusedA, k.Excused); words != "" {
+			detail = append(detail, "excused, and taken off: "+words)
 		}
 		item.detail = detail
 		s := at(k.Scenario)

@@ -159,8 +159,8 @@ func (p *text) explain(k *audit.RuleCheck) {
 		p.wrap(styleNone, side.name+"  ", "   ", strings.TrimSpace(strings.Join(words, ", ")+" "+scale.unit))
 	}
 	p.wrap(styleNone, "p  ", "   ", probability(k.P)+", one-sided, of the limit; the interval decides, not this")
-	if k.Excused > 0 {
-		p.wrap(styleNone, "", "  ", "excused, and taken off: "+newValueScale("bytes", k.Excused).with(k.Excused))
+	if words := takenOff(k.ExcusedA, k.Excused); words != "" {
+		p.wrap(styleNone, "", "  ", "excused, and taken off: "+words)
 	}
 }
 
@@ -175,6 +175,23 @@ func sampleUnit(k *audit.RuleCheck) string {
 	return ""
 }
 
+// takenOff says what was excused on each side: "" for nothing on either.
+func takenOff(a, b float64) string {
+	amount := func(v float64, side string) string {
+		if v == 0 {
+			return "nothing of " + side
+		}
+		return newValueScale("bytes", v).with(v) + " of " + side
+	}
+	switch {
+	case a == 0 && b == 0:
+		return ""
+	case a == 0:
+		return amount(b, "B")
+	}
+	return amount(a, "A") + ", " + amount(b, "B")
+}
+
 // excuseWords says what is excused, why, until when, and how much it took off.
 func excuseWords(e *audit.Excused) string {
 	what := printable(e.Function)
@@ -185,10 +202,8 @@ func excuseWords(e *audit.Excused) string {
 	switch {
 	case e.Expired:
 		state = "expired on " + printable(e.Expires) + ", not applied"
-	case e.Bytes > 0:
-		state += ", took off " + newValueScale("bytes", e.Bytes).with(e.Bytes)
 	default:
-		state += ", took off nothing"
+		state += ", took off " + cmp.Or(takenOff(e.BytesA, e.Bytes), "nothing")
 	}
 	return fmt.Sprintf("%s: %s (%s)", what, printable(e.Reason), state)
 }
