@@ -49,9 +49,11 @@ lint: ## staticcheck, of the version in internal/tools/go.mod
 repocheck: ## the project's own rules: imports, file sizes, documents
 	$(GO) test -count=1 ./internal/repocheck
 
-# The test left out looks at its own process as one of Go alone, which it is not with cgo.
+# Left out: a test that looks at its own process as one of Go alone, which it is not with cgo; and long ones that measure with the
+# built binary, or what an allocator does, where the detector has nothing to see.
+unraced = ^(TestShapesOfThisProcess|TestGateRubies|TestComparePair|TestFragmentationOrder|TestNeighbours)$$
 race: ## tests under the race detector (needs gcc)
-	CGO_ENABLED=1 $(GO) test -race -short -skip '^TestShapesOfThisProcess$$' $(TESTFLAGS) $(raced)
+	CGO_ENABLED=1 $(GO) test -race -short -skip '$(unraced)' $(TESTFLAGS) $(raced)
 
 generate: ## make what is generated anew (needs clang, llvm-strip, libbpf's headers)
 	$(GO) generate ./...
