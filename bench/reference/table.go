@@ -16,6 +16,7 @@ type table struct {
 	notes    []string // a sentence for each pair, or what went wrong
 	versions map[string]string
 	kernel   string
+	zero     string // whether the kernel has a zero page, as audit.Environment says it
 	program  string
 }
 
@@ -38,6 +39,9 @@ func (t *table) add(scenario string, i int, r *audit.CompareReport, err error) {
 	}
 	t.versions[t.subjects[i].name], t.versions[t.subjects[i+1].name] = describe(&r.A), describe(&r.B)
 	t.kernel, t.program = r.B.Capture.Kernel, r.Version
+	if r.B.Environment != nil {
+		t.zero = r.B.Environment.ZeroPage
+	}
 	t.notes = append(t.notes, fmt.Sprintf("**%s** (%d rounds): %s", pair, r.Rounds.Done, r.Conclusion))
 	for k := range r.Rows {
 		row := &r.Rows[k]
@@ -122,7 +126,11 @@ function names only where they export them: else the place in the library.
 	for _, s := range t.subjects {
 		fmt.Fprintf(&b, "- %s: %s\n", s.name, t.versions[s.name])
 	}
-	fmt.Fprintf(&b, "- cowaudit %s, kernel %s\n", t.program, t.kernel)
+	fmt.Fprintf(&b, "- cowaudit %s, kernel %s", t.program, t.kernel)
+	if t.zero == "no" {
+		b.WriteString(" without a zero page: where there is one, what is only read is not copied, and figures below 2 MiB are smaller")
+	}
+	b.WriteString("\n")
 	_, err := io.WriteString(w, b.String())
 	return err
 }
